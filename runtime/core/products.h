@@ -1,4 +1,4 @@
-// The sizes of the matrix product of a MatMul or Linear.
+// The sizes of the matrix product of a MatMul, Linear or FusedMatMul.
 #pragma once
 
 #include "core/attributes.h"
@@ -25,6 +25,19 @@ struct MatrixProduct {
   }
 };
 
+// The inputs of a FusedMatMul after the operands of the product; -1: it has no such input.
+struct FusedInputs {
+  explicit FusedInputs(const FusedMatMulAttributes& t) {
+    int next = 2;
+    addend = t.addend() ? next++ : -1;
+    slope = t.gelu_grad() ? next++ : -1;
+    bias = t.bias() ? next++ : -1;
+    count = next;
+  }
+  int addend, slope, bias;
+  int count;  // of all inputs
+};
+
 // Of a device::Record or device::NodeQuery.
 template <class Node>
 MatrixProduct matrix_product_of(const Node& node) {
@@ -32,6 +45,15 @@ MatrixProduct matrix_product_of(const Node& node) {
   const Shape& b = node.inputs[1].shape;
   if (node.op == Op::Linear) {
     return {.m = a.rows(), .n = b[0], .k = b[1], .transpose_b = true};
+  }
+  if (node.op == Op::FusedMatMul) {
+    const auto& t = node.attributes.template as<FusedMatMulAttributes>();
+    const bool ta = t.transpose_a(), tb = t.transpose_b();
+    return {.m = ta ? a[1] : a.rows(),
+            .n = b[tb ? 0 : 1],
+            .k = b[tb ? 1 : 0],
+            .transpose_a = ta,
+            .transpose_b = tb};
   }
   const auto& t = node.attributes.template as<MatMulAttributes>();
   const Shape& c = node.outputs[0].shape;

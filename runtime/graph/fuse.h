@@ -1,4 +1,4 @@
-// Fusion: rewrites of bound inference graphs, one file each in rewrites/. A rewrite changes results
+// Fusion: rewrites of bound graphs, one file each in rewrites/. A rewrite changes results
 // only by rounding. If the device lacks the kernel that a rewrite needs, the graph does not change.
 #pragma once
 
@@ -32,6 +32,11 @@ bool join_gates(BoundGraph& graph);
 // operators, pools and concatenations of channels. Right only while `training` is 0: the running
 // statistics are read but not updated.
 Result<bool> fuse_convolutions(BoundGraph& graph, const device::OpenDevice& device);
+
+// Inference and training graphs, in bodies too (rewrites/products.cpp). Replaces a matrix product,
+// with the Adds, Gelu or GeluGrad behind it, by FusedMatMul. Returns the place of node `begin`
+// afterwards.
+size_t fuse_products(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 
 // Training graphs only; not part of fuse() (rewrites/tables.cpp). If a Linear or MatMul multiplies
 // f32 rows that an Embedding gathers, the graph multiplies the whole table first. The Embedding

@@ -105,8 +105,10 @@ class BodySplitter {
            is_form_of_parameter(n.inputs[0]);
   }
 
+  // A view is made again, so that a value and its views are kept once.
   void keep_or_run_again(ValueId v, uint32_t node) {
-    if (!is_form_of_parameter(v) && !d_.runs_again(whole_, node)) {
+    const bool is_view = op_def(whole_.nodes[node].op).is_view;
+    if (!is_view && !is_form_of_parameter(v) && !d_.runs_again(whole_, node)) {
       d_.note_kept(whole_, v);
       out_.kept.push_back(v);
     } else if (again_.insert(node).second) {

@@ -13,7 +13,7 @@ inline bool has_few_rows(const MatrixProduct& p) {
   return p.m <= kFewRows && p.batch.elements() == 1 && !p.transpose_a && p.transpose_b;
 }
 
-// Enqueues such a product of the operands of the launch: a, b, and optionally a bias [n]. b may be
+// Enqueues such a product of a MatMul, Linear or FusedMatMul, with what follows it. b may be
 // quantized. The results are not empty and replace y.
 void multiply_few_rows(Launch& l, const MatrixProduct& p);
 

@@ -1,33 +1,29 @@
 // Adds the results of the parts of k of a product, in order.
 #pragma once
 
-#include "device/elements.cuh"
-#include "device/storage.cuh"
+#include "device/results.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // Four results per thread.
 template <class T>
-__global__ void add_splits_kernel(const float* parts, unsigned splits, const T* bias, int n, T* y,
-                                  uint64_t count, bool adds) {
+__global__ void add_splits_kernel(const float* parts, unsigned splits, Results to, int n,
+                                  uint64_t count) {
   for_elements(count, [&](uint64_t i) {
     float sum = parts[i];
     for (unsigned s = 1; s < splits; ++s) {
       sum += parts[s * count + i];
     }
-    if (adds) {
-      sum += read(y + i);
-    }
-    write(y + i, bias == nullptr ? sum : sum + read(bias + i % static_cast<uint64_t>(n)));
+    to.put<T>(sum, static_cast<int64_t>(i), static_cast<int>(i % static_cast<uint64_t>(n)));
   });
 }
 
-// parts [splits, count] become y [count], rows of n; `adds`: they are added to y.
+// parts [splits, count] become results [count], in rows of n.
 template <class T>
-void add_splits(Launch& l, const float* parts, unsigned splits, const T* bias, int64_t n, T* y,
-                uint64_t count, bool adds) {
+void add_splits(Launch& l, const float* parts, unsigned splits, const Results& to, int64_t n,
+                uint64_t count) {
   l.launch("add splits", add_splits_kernel<T>, element_blocks(count), kElementThreads, parts,
-           splits, bias, static_cast<int>(n), y, count, adds);
+           splits, to, static_cast<int>(n), count);
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -9,9 +9,8 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 // Scratch memory of multiply_on_tensor_cores.
 uint64_t tensor_product_workspace(const MatrixProduct& p, const Traits& traits);
 
-// Enqueues the product of the operands of the launch: a, b, and optionally a bias [n]. a or b may
-// be quantized. The results are not empty and replace y. Traits::multiplies holds for the dtype of
-// the node.
+// Enqueues the product of a MatMul, Linear or FusedMatMul, with what follows it. a or b may be
+// quantized. The results are not empty. Traits::multiplies holds for the dtype of the node.
 void multiply_on_tensor_cores(Launch& l, const MatrixProduct& p);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

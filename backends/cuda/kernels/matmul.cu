@@ -1,5 +1,6 @@
-//! ops(f32, f16, bf16) MatMul Linear
-// Matrix products: with cuBLASLt if available, otherwise with Bowline's own kernels.
+//! ops(f32, f16, bf16) MatMul Linear FusedMatMul
+// Matrix products, with what follows them: with cuBLASLt if it can, otherwise with Bowline's own
+// kernels.
 // matrix_vector.cu has products of a few rows with the rows of a weight, tensor_product.cu has
 // products of 16-bit matrices. This file has products in f32: of f32 matrices, and of bf16 matrices
 // on GPUs whose tensor cores lack bf16.
@@ -35,14 +36,12 @@ struct Side {
 template <class T>
 struct Product {
   Side<T> sides[2];
-  const T* bias;  // null: no bias
-  T* y;
+  Results to;
   float* parts;  // the results of the parts of k, if there are several
   int k;
   bool four_y;
   Loops<2> batches;
   unsigned tiles[2];
-  bool adds;        // to y
   unsigned splits;  // parts of k
   int split;        // k per part
   int64_t y_split;  // elements between the results of two parts
@@ -128,52 +127,45 @@ __device__ void add_teams(Memory& shared, float (&sum)[kEach][kEach], int team, 
   }
 }
 
-// Writes four results of a row, of which `count` are inside the matrix.
-template <class Y>
-__device__ void write_four(const float (&v)[4], Y* to, bool four, int count) {
-  if (four && count >= 4) {
-    write_some<Y, 4>(to, v);
-    return;
-  }
-  for (int j = 0; j < 4; ++j) {
-    if (j < count) {
-      write(to + j, v[j]);
-    }
-  }
+// What a block computes.
+struct TilePlace {
+  int tile[2];  // along the rows, along the columns
+  int part;     // of k
+  unsigned batch;
+};
+template <class T>
+__device__ TilePlace place_of_block(const Product<T>& p, unsigned block) {
+  const unsigned of_matrix = p.tiles[0] * p.tiles[1];
+  const unsigned tile = block % of_matrix;
+  const unsigned rest = block / of_matrix;
+  return {{static_cast<int>(tile % p.tiles[0]), static_cast<int>(tile / p.tiles[0])},
+          static_cast<int>(rest % p.splits),
+          rest / p.splits};
 }
 
 // Writes the sums of a thread, whose first groups of rows and columns in the tile are `mine`.
 template <class T, class S, int kEach>
 __device__ void write_tile(const Product<S>& p, const float (&sum)[kEach][kEach],
-                           const unsigned (&tile)[2], const int (&mine)[2], int part,
-                           unsigned batch) {
+                           const TilePlace& place, const int (&mine)[2]) {
   const int m = p.sides[0].rows;
   const int n = p.sides[1].rows;
-  const int64_t matrix = int64_t{batch} * m * n;
+  const int64_t matrix = int64_t{place.batch} * m * n;
   BOWLINE_UNROLL
   for (int q = 0; q < T::kQuadsEach; ++q) {
-    const int column = static_cast<int>(tile[1]) * T::kSize + 4 * (mine[1] + q * T::kAcross);
-    float bias[4];
-    for (int j = 0; j < 4; ++j) {
-      bias[j] = p.bias != nullptr && column + j < n ? read(p.bias + column + j) : 0.0f;
-    }
+    const int column = place.tile[1] * T::kSize + 4 * (mine[1] + q * T::kAcross);
     BOWLINE_UNROLL
     for (int i = 0; i < kEach; ++i) {
-      const int r =
-          static_cast<int>(tile[0]) * T::kSize + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
-      if (r >= m) {
+      const int r = place.tile[0] * T::kSize + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
+      if (r >= m || column >= n) {
         continue;
       }
-      const int64_t to = matrix + int64_t{r} * n + column;
-      float v[4];
-      for (int j = 0; j < 4; ++j) {
-        const bool old = p.adds && column + j < n;
-        v[j] = sum[i][4 * q + j] + (old ? read(p.y + to + j) : bias[j]);
-      }
+      const int64_t at = matrix + int64_t{r} * n + column;
+      const bool four = p.four_y && n - column >= 4;
+      float v[4] = {sum[i][4 * q], sum[i][4 * q + 1], sum[i][4 * q + 2], sum[i][4 * q + 3]};
       if (p.splits > 1) {
-        write_four(v, p.parts + part * p.y_split + to, p.four_y, n - column);
+        write_first(p.parts + place.part * p.y_split + at, four, n - column, v);
       } else {
-        write_four(v, p.y + to, p.four_y, n - column);
+        p.to.template put<S>(v, at, column, four, n - column);
       }
     }
   }
@@ -189,16 +181,10 @@ __device__ void multiply_tile(const Product<S>& p) {
   const int thread = static_cast<int>(threadIdx.x) % T::kTeam;
   const int team = static_cast<int>(threadIdx.x) / T::kTeam;
 
-  unsigned block = blockIdx.x;
-  unsigned tile[2];
-  tile[0] = block % p.tiles[0];
-  block /= p.tiles[0];
-  tile[1] = block % p.tiles[1];
-  block /= p.tiles[1];
-  const int part = static_cast<int>(block % p.splits);
-  const unsigned batch = block / p.splits;
+  const int block = static_cast<int>(blockIdx.x);
+  const TilePlace place = place_of_block(p, blockIdx.x);
   int64_t offsets[2];
-  p.batches.offsets(batch, offsets);
+  p.batches.offsets(place.batch, offsets);
 
   // The first half of a team loads a, the second half loads b.
   const int which = thread / (T::kTeam / 2);
@@ -206,8 +192,8 @@ __device__ void multiply_tile(const Product<S>& p) {
   const Side<S> side = which == 0 ? p.sides[0] : p.sides[1];
   const int at_k = side.along_k ? patch % (T::kStep / 4) : patch / T::kQuads;
   const int at_row = side.along_k ? patch / (T::kStep / 4) : patch % T::kQuads;
-  const int row = static_cast<int>(which == 0 ? tile[0] : tile[1]) * kTile + 4 * at_row;
-  const int begin = part * p.split;
+  const int row = (which == 0 ? place.tile[0] : place.tile[1]) * kTile + 4 * at_row;
+  const int begin = place.part * p.split;
   const int end = p.k - begin < p.split ? p.k : begin + p.split;
   const int rows_left = side.rows - row;
   int k_left = end - begin - team * T::kStep - 4 * at_k;
@@ -294,7 +280,9 @@ __device__ void multiply_tile(const Product<S>& p) {
     add_teams<T>(shared, sum, team, thread);
   }
   if (team == 0) {
-    write_tile<T>(p, sum, tile, mine, part, batch);
+    // The place is computed again, because it would occupy registers in the loop.
+    const TilePlace end_place = place_of_block(p, static_cast<unsigned>(opaque(block)));
+    write_tile<T>(p, sum, end_place, mine);
   }
 }
 
@@ -312,8 +300,7 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads,
 struct Form {
   BlasProduct sizes;
   Loops<2> batches;
-  bool regular = false;  // each operand has one batch stride
-  bool bias = false;
+  bool in_library = false;  // the library may have such products
 };
 
 template <class Node>
@@ -323,17 +310,34 @@ MatrixProduct sizes_of(const Node& node) {
   return p;
 }
 
+// Sets what follows the product. Returns false if the library has no epilogue for it.
+template <class Node>
+bool set_epilogue(BlasProduct& p, const Node& node) {
+  if (node.op != Op::FusedMatMul) {
+    p.epilogue = node.inputs.size() == 3 ? BlasEpilogue::bias : BlasEpilogue::none;
+    return true;
+  }
+  const auto& t = node.attributes.template as<file::FusedMatMulAttributes>();
+  p.adds = t.addend();
+  p.epilogue = t.gelu()        ? BlasEpilogue::gelu
+               : t.gelu_grad() ? BlasEpilogue::gelu_grad
+               : t.bias()      ? BlasEpilogue::bias
+                               : BlasEpilogue::none;
+  constexpr int64_t kAuxRows = 8;  // rows of `aux` consist of so many elements
+  return !(t.gelu() || t.gelu_grad()) ||
+         (p.n % kAuxRows == 0 && !t.addend() && t.bias() == t.gelu());
+}
+
 template <class Node>
 Form form_of(const Node& node) {
   const MatrixProduct p = sizes_of(node);
   const auto batch = static_cast<int64_t>(p.batch.elements());
-  const bool bias = node.inputs.size() == 3;
-  return {{p.m, p.n, p.k, batch, p.batch.strides[0][0], p.batch.strides[1][0], p.transpose_a,
-           p.transpose_b, node.inputs[0].dtype, node.outputs[0].dtype, false,
-           bias ? BlasEpilogue::bias : BlasEpilogue::none},
-          p.batch,
-          p.batch.rank <= 1,
-          bias};
+  Form f = {{p.m, p.n, p.k, batch, p.batch.strides[0][0], p.batch.strides[1][0], p.transpose_a,
+             p.transpose_b, node.inputs[0].dtype, node.outputs[0].dtype},
+            p.batch};
+  f.in_library = set_epilogue(f.sizes, node) && p.batch.rank <= 1 && p.k > 0 &&
+                 node.inputs[0].encoding.is_plain() && node.inputs[1].encoding.is_plain();
+  return f;
 }
 
 // Bowline's own kernels: the chosen kernel, and the parts of k.
@@ -383,8 +387,6 @@ const char* refusal_of(const BlasProduct& s) {
   return fits ? nullptr : "The matrices have more than 2^31 rows, columns or tiles.";
 }
 
-bool is_empty(const BlasProduct& s) { return s.m == 0 || s.n == 0 || s.batch == 0; }
-
 uint64_t workspace_of(const BlasProduct& s) {
   const Plan plan = plan_of(s);
   return plan.splits == 1 ? 0 : static_cast<uint64_t>(plan.splits * s.batch * s.m * s.n * 4);
@@ -423,14 +425,9 @@ void multiply(Launch& l, const Form& f) {
   p.splits = plan.splits;
   p.split = plan.split;
   p.y_split = s.batch * s.m * s.n;
-  p.y = l.out_as<T>(0);
+  p.to = results_of(l);
   p.parts = l.workspace();
-  const T* const bias = f.bias ? l.in_as<T>(2) : nullptr;
-  p.bias = plan.splits == 1 ? bias : nullptr;
-  p.adds = plan.splits == 1 && l.adds(0);
-  p.four_y =
-      s.n % 4 == 0 && (plan.splits == 1 ? reinterpret_cast<uintptr_t>(p.y) % (4 * sizeof(T)) == 0
-                                        : aligned16(p.parts));
+  p.four_y = p.to.allow_packs(s.n, 4, sizeof(T));
   if (plan.tile == 128) {
     launch_tiles<128, 8, 1>(l, p, s.batch);
   } else if (plan.tile == 64) {
@@ -439,45 +436,46 @@ void multiply(Launch& l, const Form& f) {
     launch_tiles<32, 4, 4>(l, p, s.batch);
   }
   if (plan.splits > 1) {
-    add_splits(l, p.parts, plan.splits, bias, s.n, p.y, static_cast<uint64_t>(p.y_split),
-               l.adds(0));
+    add_splits<T>(l, p.parts, plan.splits, p.to, s.n, static_cast<uint64_t>(p.y_split));
   }
 }
 
 // Multiplies with the library, whose operands keep their dtypes.
 bool multiply_with_library(Launch& l, const Form& f) {
-  if (!f.regular || f.sizes.k == 0 || l.is_encoded(0) || l.is_encoded(1)) {
+  if (!f.in_library) {
     return false;
   }
+  const Results r = results_of(l);
   BlasProduct p = f.sizes;
-  p.adds = l.adds(0);
-  float* const y = l.out(0);
+  p.adds = p.adds || r.adds;
   return l.multiply(p, {.a = l.in(0),
                         .b = l.in(1),
-                        .y = y,
-                        .c = p.adds ? y : nullptr,
-                        .bias = f.bias ? const_cast<float*>(l.in(2)) : nullptr,
+                        .y = l.out(0),
+                        .c = r.adds ? r.gradient : r.addend,
+                        .bias = const_cast<void*>(r.bias),
+                        .aux = r.sums != nullptr ? r.sums : const_cast<void*>(r.slope),
                         .workspace = l.workspace(),
                         .workspace_bytes = l.workspace_bytes()});
 }
 
-// True if matrix_vector.cu computes the product. It does not add to a gradient.
+// True if matrix_vector.cu computes the product.
 bool is_few_rows(const device::Operand& a, const MatrixProduct& sizes) {
   return has_few_rows(sizes) && a.encoding.is_plain();
 }
 
 void product(Launch& l) {
   const MatrixProduct sizes = sizes_of(l.record());
-  if (is_few_rows(l.in_operand(0), sizes) && !l.is_gradient(0)) {
-    if (!sizes.is_empty()) {
-      multiply_few_rows(l, sizes);
-    }
+  // An entry with 0 elements ignores its contribution.
+  const bool is_frozen = l.is_gradient(0) && l.entry(l.out_operand(0)).elements == 0;
+  if (sizes.is_empty() || is_frozen) {
+    return;
+  }
+  if (is_few_rows(l.in_operand(0), sizes)) {
+    multiply_few_rows(l, sizes);
     return;
   }
   const Form f = form_of(l.record());
-  // A gradient has no bias, and an entry with 0 elements ignores its contribution.
-  const bool is_frozen = l.is_gradient(0) && l.entry(l.out_operand(0)).elements == 0;
-  if (is_empty(f.sizes) || is_frozen || multiply_with_library(l, f)) {
+  if (multiply_with_library(l, f)) {
     return;
   }
   if (l.traits().multiplies(l.type())) {
@@ -490,13 +488,16 @@ void product(Launch& l) {
 }
 uint64_t workspace(const NodeView& v) {
   const MatrixProduct sizes = sizes_of(v.query);
-  const bool is_gradient = v.query.type == DType::f32;  // of others none is accumulated
-  if (sizes.is_empty() || (!is_gradient && is_few_rows(v.query.inputs[0], sizes))) {
+  if (sizes.is_empty() || is_few_rows(v.query.inputs[0], sizes)) {
     return 0;
   }
   const Form f = form_of(v.query);
-  const uint64_t theirs =
-      v.blas != nullptr && f.regular && f.sizes.k > 0 ? v.blas->workspace(f.sizes) : 0;
+  uint64_t theirs = 0;
+  if (v.blas != nullptr && f.in_library) {
+    BlasProduct as_gradient = f.sizes;
+    as_gradient.y_type = v.query.op == Op::MatMul ? DType::f32 : f.sizes.y_type;
+    theirs = std::max(v.blas->workspace(f.sizes), v.blas->workspace(as_gradient));
+  }
   const uint64_t own = v.traits.multiplies(v.query.type) ? tensor_product_workspace(sizes, v.traits)
                                                          : workspace_of(f.sizes);
   return std::max(own, theirs);
@@ -506,8 +507,10 @@ const char* refusal(const NodeView& v) { return refusal_of(form_of(v.query).size
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
-                          .accumulates = std::is_same_v<T, float>, .encoded = 0b11);
+                          .accumulates = 0b1, .encoded = 0b11);
 BOWLINE_KERNELS_OF_FLOATS(linear, .run = product, .workspace = workspace, .refusal = refusal,
+                          .encoded = 0b10);
+BOWLINE_KERNELS_OF_FLOATS(fused_mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
                           .encoded = 0b10);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels

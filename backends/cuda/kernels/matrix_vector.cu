@@ -1,11 +1,12 @@
-// Products of a few rows with the rows of a weight: y = a b^T + bias. They are limited by reading
-// the weight, so each of its elements is read once, 16 bytes at a time, in its own dtype or
-// quantized. Sums are f32 and are rounded once.
+// Products of a few rows with the rows of a weight: y = a b^T, with what follows. They are limited
+// by reading the weight, so each of its elements is read once, 16 bytes at a time, in its own dtype
+// or quantized. Sums are f32 and are rounded once.
 //
 // Every sum is in an order that depends only on the shapes and the alignment of the operands.
 #include "device/elements.cuh"
 #include "device/matrix_vector.cuh"
 #include "device/packets.cuh"
+#include "device/results.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matrix_vector_kernels {
 namespace {
@@ -17,10 +18,9 @@ constexpr int kLeastBlocks = 5;  // per processor, so up to 96 registers
 // The operands of a product of elements of the dtype T.
 template <class T>
 struct Operands {
-  const T* a;     // [m, k]
-  const T* b;     // [n, k]
-  const T* bias;  // [n]; null: no bias
-  T* y;           // [m, n]
+  const T* a;  // [m, k]
+  const T* b;  // [n, k]
+  Results to;
   int m;
   int n;
   int k;
@@ -48,7 +48,7 @@ struct Sums {
 template <class T>
 __device__ void write_result(const Operands<T>& p, int row, int line, float sum) {
   if (row < p.m && line < p.n) {
-    write(p.y + int64_t{row} * p.n + line, sum + (p.bias == nullptr ? 0.0f : read(p.bias + line)));
+    p.to.template put<T>(sum, int64_t{row} * p.n + line, line);
   }
 }
 
@@ -127,8 +127,7 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks) matrix_vector_kernel(O
 struct QuantizedOperands {
   const void* a;
   Codes b;
-  const void* bias;
-  void* y;
+  Results to;
   DType type;
   int m;
   int n;
@@ -143,8 +142,7 @@ __device__ void write_lines(const QuantizedOperands& p, const Sums<kRows, kLines
     BOWLINE_UNROLL
     for (int r = 0; r < kRows; ++r) {
       if (threadIdx.x % 32 == 0 && r < p.m && line + j < p.n) {
-        const float bias = p.bias == nullptr ? 0.0f : read(p.bias, p.type, line + j);
-        write(p.y, p.type, int64_t{r} * p.n + line + j, sums.of[j][r] + bias);
+        p.to.put(p.type, sums.of[j][r], int64_t{r} * p.n + line + j, line + j);
       }
     }
   }
@@ -334,18 +332,12 @@ void multiply_few_rows(Launch& l, const MatrixProduct& product) {
   const int n = static_cast<int>(product.n);
   const int k = static_cast<int>(product.k);
   if (l.is_encoded(1)) {
-    launch_quantized(l, {l.in(0), codes_of(l, 1), l.has_input(2) ? l.in(2) : nullptr, l.out(0),
-                         l.type(), m, n, k, k % 4 == 0 && aligned16(l.in(0))});
+    launch_quantized(l, {l.in(0), codes_of(l, 1), results_of(l), l.type(), m, n, k,
+                         k % 4 == 0 && aligned16(l.in(0))});
     return;
   }
   with_float(l.type(), [&]<class T>() {
-    const Operands<T> p = {l.in_as<T>(0),
-                           l.in_as<T>(1),
-                           l.has_input(2) ? l.in_as<T>(2) : nullptr,
-                           l.out_as<T>(0),
-                           m,
-                           n,
-                           k};
+    const Operands<T> p = {l.in_as<T>(0), l.in_as<T>(1), results_of(l), m, n, k};
     if (k % kPack<T> == 0 && aligned16(p.a, p.b)) {
       launch_product<kPack<T>>(l, p);
     } else {

@@ -20,11 +20,10 @@ namespace {
 template <class T>
 struct Product {
   PanelSource<T> sources[2];
-  const T* bias;  // null: no bias
-  T* y;
+  Results to;
   float* parts;  // the results of the parts of k, if there are several
   int k;
-  bool packs_y;  // rows of y consist of whole packs at multiples of 16 bytes
+  bool packs_y;  // rows of results consist of groups of 8 at multiples of 16 bytes
   Loops<2> batches;
   unsigned tiles[2];
   unsigned splits;
@@ -72,118 +71,97 @@ __device__ Place place_of_block(const Product<T>& p) {
           rest / p.splits};
 }
 
-// Transposes words[i] of lane t and words[t] of lane i among the lanes 4g to 4g + 3.
-__device__ inline void transpose_quad(uint32_t (&words)[4]) {
-  const unsigned lane = threadIdx.x % 4;
-  BOWLINE_UNROLL
-  for (unsigned distance = 1; distance <= 2; distance *= 2) {
-    const bool upper = (lane & distance) != 0;
+// 16 rows of the sums of a warp, on their way through shared memory: a lane gets 8 results of a
+// row.
+template <int kColumns>
+class Slab {
+ public:
+  static constexpr int kRow = kColumns / 4;  // packs
+  static constexpr int kSize = 16 * kRow;    // packs
+  static constexpr int kGroups = 16 * kColumns / 8;
+
+  __device__ explicit Slab(const Packs& at) : at_(at) {}
+
+  // Two lanes exchange their pairs, so that each stores four sums of a row.
+  template <int kTiles>
+  __device__ void store(const float (&sums)[kTiles][4]) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool upper = lane % 2 != 0;
+    const int row = lane / 4 + (upper ? 8 : 0);
     BOWLINE_UNROLL
-    for (unsigned i = 0; i < 4; ++i) {
-      if ((i & distance) == 0) {
-        const uint32_t got = __shfl_xor_sync(0xFFFFFFFF, upper ? words[i] : words[i + distance],
-                                             static_cast<int>(distance));
-        if (upper) {
-          words[i] = got;
-        } else {
-          words[i + distance] = got;
-        }
-      }
+    for (int j = 0; j < kTiles; ++j) {
+      const float(&v)[4] = sums[j];
+      const float first = __shfl_xor_sync(0xFFFFFFFF, upper ? v[0] : v[2], 1);
+      const float second = __shfl_xor_sync(0xFFFFFFFF, upper ? v[1] : v[3], 1);
+      at_.store(place(row, 2 * j + lane % 4 / 2),
+                upper ? pack(first, second, v[2], v[3]) : pack(v[0], v[1], first, second));
     }
   }
-}
+  // Group `group` of 8 results, counted row by row.
+  __device__ void load(int group, float (&v)[8]) const {
+    const int row = group * 8 / kColumns;
+    const int first = group * 8 % kColumns / 4;
+    const int flip = group / 4 % 2;  // half of the lanes begin with the second pack
+    const uint4 one = at_.load(place(row, first + flip));
+    const uint4 other = at_.load(place(row, first + 1 - flip));
+    unpack(flip == 0 ? one : other, v, 0);
+    unpack(flip == 0 ? other : one, v, 4);
+  }
 
-// The results of a warp in 16 rows of y, from (row, column) on; `y` is the matrix.
-struct Rows {
-  int row;
-  int column;
-  int rows;  // of the matrix
-  int n;
+ private:
+  // 8 lanes that access packs at once use different banks.
+  __device__ static int place(int row, int column) {
+    return row * kRow + (column ^ (row % 2 * 2 + row / 8 * 4));
+  }
+  __device__ static uint4 pack(float a, float b, float c, float d) {
+    return {__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)};
+  }
+  __device__ static void unpack(const uint4& pack, float (&v)[8], int at) {
+    v[at] = __uint_as_float(pack.x);
+    v[at + 1] = __uint_as_float(pack.y);
+    v[at + 2] = __uint_as_float(pack.z);
+    v[at + 3] = __uint_as_float(pack.w);
+  }
+
+  Packs at_;
 };
 
-// Writes 8 results per lane and store: the four lanes of a row exchange their pairs.
-template <class T, int kTilesN>
-__device__ void write_packs(const float (&sums)[kTilesN][4], T* y, const Rows& at) {
-  const int lane = static_cast<int>(threadIdx.x) % 4;
-  BOWLINE_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const int row = at.row + static_cast<int>(threadIdx.x) % 32 / 4 + 8 * half;
-    const int first = at.column + 8 * lane;
-    T* const to = y + int64_t{row} * at.n + first;
-    BOWLINE_UNROLL
-    for (int j = 0; j < kTilesN; j += 4) {
-      uint32_t words[4];
-      BOWLINE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        words[i] = pair_of<T>(sums[j + i][2 * half], sums[j + i][2 * half + 1]);
-      }
-      transpose_quad(words);
-      if (row < at.rows && first + 8 * j < at.n) {
-        *reinterpret_cast<uint4*>(to + 8 * j) = uint4{words[0], words[1], words[2], words[3]};
-      }
-    }
-  }
-}
-
-// Writes single results.
-template <class Y, int kTilesN>
-__device__ void write_each(const float (&sums)[kTilesN][4], Y* y, const Rows& at) {
-  BOWLINE_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const int row = at.row + static_cast<int>(threadIdx.x) % 32 / 4 + 8 * half;
-    const int first = at.column + static_cast<int>(threadIdx.x) % 4 * 2;
-    if (row >= at.rows) {
-      continue;
-    }
-    Y* const to = y + int64_t{row} * at.n + first;
-    BOWLINE_UNROLL
-    for (int j = 0; j < kTilesN; ++j) {
-      BOWLINE_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        if (first + 8 * j + i < at.n) {
-          write(to + 8 * j + i, sums[j][2 * half + i]);
-        }
-      }
-    }
-  }
-}
-
-// Writes the sums of a warp for results from (row, column) on.
+// Writes the sums of a warp for results from (row, column) on. `shared` is memory of the warp.
 template <class T, int kTilesM, int kTilesN>
 __device__ void write_tile(const Product<T>& p, const float (&sums)[kTilesM][kTilesN][4],
-                           const Place& place, int row, int column) {
+                           const Place& place, const Packs& shared, int row, int column) {
+  constexpr int kColumns = 8 * kTilesN;
   const int rows = p.sources[0].rows;
   const int n = p.sources[1].rows;
   const int64_t matrix = int64_t{place.batch} * rows * n;
-  BOWLINE_UNROLL
+  const Slab<kColumns> slab(shared);
+  BOWLINE_KEEP_LOOP
   for (int i = 0; i < kTilesM; ++i) {
-    const Rows at = {row + 16 * i, column, rows, n};
-    if (p.splits > 1) {
-      write_each(sums[i], p.parts + place.part * p.y_split + matrix, at);
-    } else if (p.packs_y) {
-      write_packs(sums[i], p.y + matrix, at);
-    } else {
-      write_each(sums[i], p.y + matrix, at);
-    }
-  }
-}
-
-// The sums begin with the bias, unless the parts of k are added later.
-template <class T, int kTilesM, int kTilesN>
-__device__ void begin_sums(const Product<T>& p, float (&sums)[kTilesM][kTilesN][4], int column) {
-  const int first = column + static_cast<int>(threadIdx.x) % 4 * 2;
-  BOWLINE_UNROLL
-  for (int j = 0; j < kTilesN; ++j) {
     BOWLINE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int at = first + 8 * j + i % 2;
-      const bool biased = p.bias != nullptr && p.splits == 1 && at < p.sources[1].rows;
-      const float bias = biased ? read(p.bias + at) : 0.0f;
-      BOWLINE_UNROLL
-      for (int tile = 0; tile < kTilesM; ++tile) {
-        sums[tile][j][i] = bias;
+    for (int tile = 0; tile < kTilesM; ++tile) {
+      if (tile == i) {
+        slab.store(sums[tile]);
       }
     }
+    __syncwarp();
+    BOWLINE_KEEP_LOOP
+    for (int group = static_cast<int>(threadIdx.x) % 32; group < slab.kGroups; group += 32) {
+      const int at_row = row + 16 * i + group * 8 / kColumns;
+      const int at_column = column + group * 8 % kColumns;
+      if (at_row >= rows || at_column >= n) {
+        continue;
+      }
+      float v[8];
+      slab.load(group, v);
+      const int64_t at = matrix + int64_t{at_row} * n + at_column;
+      const bool packs = p.packs_y && n - at_column >= 8;
+      if (p.splits > 1) {
+        write_first(p.parts + place.part * p.y_split + at, packs, n - at_column, v);
+      } else {
+        p.to.template put<T>(v, at, at_column, packs, n - at_column);
+      }
+    }
+    __syncwarp();
   }
 }
 
@@ -213,8 +191,7 @@ __device__ void multiply_tile(const Product<T>& p) {
   const Fragments<PanelA, kAlongA, true, kTilesM> of_a(warp_row);
   const Fragments<PanelB, kAlongB, false, kTilesN / 2> of_b(warp_column);
 
-  float sums[kTilesM][kTilesN][4];
-  begin_sums(p, sums, column + warp_column);
+  float sums[kTilesM][kTilesN][4] = {};
   const auto multiply_parts = [&](const Packs& panel_a, const Packs& panel_b) {
     BOWLINE_UNROLL
     for (int step = 0; step < kPanelDepth / 16; ++step) {
@@ -261,6 +238,7 @@ __device__ void multiply_tile(const Product<T>& p) {
       copy(step + kStages - 1);
       multiply(shared.from(step % kStages * kStage));
     }
+    __syncthreads();
   } else {
     constexpr bool kCodes = kWay == Way::codes;
     const auto load = [&] {
@@ -288,7 +266,9 @@ __device__ void multiply_tile(const Product<T>& p) {
       __syncthreads();
     }
   }
-  write_tile(p, sums, place, row + warp_row, column + warp_column);
+  constexpr int kSlab = Slab<Tile::kWarpN>::kSize;
+  static_assert(Tile::kThreads / 32 * kSlab <= kStages * kStage);
+  write_tile(p, sums, place, shared.from(warp * kSlab), row + warp_row, column + warp_column);
 }
 
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
@@ -424,11 +404,10 @@ void multiply(Launch& l, const MatrixProduct& m) {
     p.sources[i] = {data, m.k > 0 ? codes_of(l, i) : Codes{}, line, static_cast<int>(rows),
                     line % 8 == 0 && strides_of_packs && aligned16(data)};
   }
-  p.bias = l.has_input(2) ? l.in_as<T>(2) : nullptr;
-  p.y = l.out_as<T>(0);
+  p.to = results_of(l);
   p.parts = l.workspace();
   p.k = static_cast<int>(m.k);
-  p.packs_y = m.n % 8 == 0 && aligned16(p.y);
+  p.packs_y = p.to.allow_packs(m.n, 8, sizeof(T));
   p.batches = m.batch;
   p.splits = plan.splits;
   p.split = plan.split;
@@ -443,7 +422,7 @@ void multiply(Launch& l, const MatrixProduct& m) {
     launch_way<T, Way::registers>(l, p, plan.tile, along[0], along[1]);
   }
   if (p.splits > 1) {
-    add_splits(l, p.parts, p.splits, p.bias, m.n, p.y, static_cast<uint64_t>(p.y_split), false);
+    add_splits<T>(l, p.parts, p.splits, p.to, m.n, static_cast<uint64_t>(p.y_split));
   }
 }
 

@@ -1,0 +1,137 @@
+// What a matrix product does with its sums: the steps that follow, and where the results go.
+#pragma once
+
+#include "core/products.h"
+#include "device/elements.cuh"
+#include "device/formulas.cuh"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
+
+// kCount elements of type T, of which the first `count` are read or written. `packs`: all of them
+// at once.
+template <class T, int kCount>
+__device__ void read_first(const T* at, bool packs, int count, float (&v)[kCount]) {
+  if (packs) {
+    read_some(at, v);
+    return;
+  }
+  BOWLINE_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    v[i] = i < count ? read(at + i) : 0.0f;
+  }
+}
+template <class T, int kCount>
+__device__ void write_first(T* at, bool packs, int count, const float (&v)[kCount]) {
+  if (packs) {
+    write_some(at, v);
+    return;
+  }
+  BOWLINE_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    if (i < count) {
+      write(at + i, v[i]);
+    }
+  }
+}
+
+// The steps are those of runtime/ops/fused_mat_mul.cpp; null: no such step. Operands have the dtype
+// of the node, except a gradient, which is f32 and has no steps.
+struct Results {
+  const void* bias = nullptr;    // [n]
+  const void* addend = nullptr;  // as y
+  const void* slope = nullptr;   // as y: where the derivative of Gelu is taken
+  void* sums = nullptr;          // as y: receives the sums before Gelu
+  void* y = nullptr;
+  float* gradient = nullptr;  // (optional) instead of y
+  bool adds = false;          // to the gradient
+
+  // Takes kCount sums in a row, from element `at` of y on, which is in column `column`. Only the
+  // first `count` are inside y. `packs`: all are, and allow_packs() holds for groups of kCount.
+  template <class T, int kCount>
+  __device__ void put(float (&v)[kCount], int64_t at, int column, bool packs, int count) const {
+    float x[kCount];
+    if (gradient != nullptr) {
+      if (adds) {
+        read_first(gradient + at, packs, count, x);
+        add(v, x);
+      }
+      write_first(gradient + at, packs, count, v);
+      return;
+    }
+    if (bias != nullptr) {
+      read_first(static_cast<const T*>(bias) + column, packs, count, x);
+      add(v, x);
+    }
+    if (addend != nullptr) {
+      read_first(static_cast<const T*>(addend) + at, packs, count, x);
+      add(v, x);
+    }
+    if (slope != nullptr) {
+      read_first(static_cast<const T*>(slope) + at, packs, count, x);
+      BOWLINE_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        v[i] = formulas::gelu_tanh_gradient(x[i], v[i], 0, 0);
+      }
+    }
+    if (sums != nullptr) {
+      write_first(static_cast<T*>(sums) + at, packs, count, v);
+      BOWLINE_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        v[i] = formulas::gelu_tanh_forward(v[i], 0, 0);
+      }
+    }
+    write_first(static_cast<T*>(y) + at, packs, count, v);
+  }
+  template <class T>
+  __device__ void put(float sum, int64_t at, int column) const {
+    float v[1] = {sum};
+    put<T>(v, at, column, false, 1);
+  }
+  // The dtype must be the same for all threads.
+  __device__ void put(DType type, float sum, int64_t at, int column) const {
+    type == DType::f32   ? put<float>(sum, at, column)
+    : type == DType::f16 ? put<__half>(sum, at, column)
+                         : put<__nv_bfloat16>(sum, at, column);
+  }
+
+  // True if rows of n elements consist of groups of `many`, which can be read and written at once.
+  bool allow_packs(int64_t n, unsigned many, uint64_t element_bytes) const {
+    const uintptr_t all = number(bias) | number(addend) | number(slope) | number(sums) | number(y);
+    return n % many == 0 && all % std::min<uint64_t>(many * element_bytes, 16) == 0 &&
+           aligned16(gradient);
+  }
+
+ private:
+  static uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(address); }
+  template <int kCount>
+  __device__ static void add(float (&v)[kCount], const float (&x)[kCount]) {
+    BOWLINE_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      v[i] += x[i];
+    }
+  }
+};
+
+// Of a MatMul, Linear or FusedMatMul.
+inline Results results_of(const Launch& l) {
+  Results r;
+  if (l.is_gradient(0)) {
+    r.gradient = l.out(0);
+    r.adds = l.adds(0);
+  } else {
+    r.y = l.out(0);
+  }
+  if (l.op() != Op::FusedMatMul) {
+    r.bias = l.has_input(2) ? l.in(2) : nullptr;
+    return r;
+  }
+  const FusedInputs inputs(l.attributes<file::FusedMatMulAttributes>());
+  const auto in = [&](int i) { return i < 0 ? nullptr : l.in(static_cast<size_t>(i)); };
+  r.bias = in(inputs.bias);
+  r.addend = in(inputs.addend);
+  r.slope = in(inputs.slope);
+  r.sums = l.outputs() == 2 ? l.out(1) : nullptr;
+  return r;
+}
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE
