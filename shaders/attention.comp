@@ -92,10 +92,10 @@ void main() {
     }
   }
   if (first + OWN_ROW < p.queries) {
-    const A inverse = sum == 0 ? 0 : 1 / sum;
+    const A inverse = is_zero(sum) ? 0 : 1 / sum;
     STORE_HELD(o, p.o, q_start, inverse)
     if (KEEPS_ROW) {
-      p.lse.v[bh * p.queries + t] = sum == 0 ? -kInfinity : top + log_f32(sum);
+      p.lse.v[bh * p.queries + t] = is_zero(sum) ? -kInfinity : top + log_f32(sum);
     }
   }
 }

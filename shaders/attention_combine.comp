@@ -16,7 +16,7 @@ void main() {
     const uint at = 2 * (row * KEY_PARTS + clamp_index(part, KEY_PARTS));
     sum += p.d_k.v[at + 1] * exp_below(p.d_k.v[at] - base);
   }
-  const A inverse = sum == 0 ? 0 : 1 / sum;
+  const A inverse = is_zero(sum) ? 0 : 1 / sum;
   const uint start = row_start(bh / p.heads, bh % p.heads, t, p.heads, p.queries);
   for (uint d = gl_SubgroupInvocationID; d < D; d += gl_SubgroupSize) {
     A o = 0;
@@ -27,6 +27,6 @@ void main() {
     p.o.v[start + d] = o * inverse;
   }
   if (gl_SubgroupInvocationID == 0) {
-    p.lse.v[row] = sum == 0 ? -kInfinity : top + log_f32(sum);
+    p.lse.v[row] = is_zero(sum) ? -kInfinity : top + log_f32(sum);
   }
 }

@@ -124,7 +124,7 @@ void main() {
     if (first + ROW(i) < rows) {
       const uint stat = (b * p.heads + head[i]) * p.queries + query[i];
       const uint at = stat * KEY_PARTS + part;
-      const A factor = PART_KEYS != 0 ? 1 : total[i] == 0 ? 0 : 1 / total[i];
+      const A factor = PART_KEYS != 0 ? 1 : is_zero(total[i]) ? 0 : 1 / total[i];
       FOR_GROUPS(g) {
         const vec4 value = factor * o[i * GROUPS + g];
         if (PART_KEYS != 0) {
@@ -138,7 +138,7 @@ void main() {
           p.d_k.v[2 * at] = top[i];
           p.d_k.v[2 * at + 1] = total[i];
         } else {
-          p.lse.v[stat] = total[i] == 0 ? -kInfinity : top[i] + log_f32(total[i]);
+          p.lse.v[stat] = is_zero(total[i]) ? -kInfinity : top[i] + log_f32(total[i]);
         }
       }
     }

@@ -80,7 +80,7 @@ A masked(A score, uint b, uint h, uint query, uint key) {
 }
 
 // weight * x. With a mask, a weight of 0 gives 0, whatever x is.
-A weighed(A weight, A x) { return MASK != 0 && weight == 0 ? 0 : weight * x; }
+A weighed(A weight, A x) { return MASK != 0 && is_zero(weight) ? 0 : weight * x; }
 
 // Operands are [batch, seq, heads, D].
 uint row_start(uint b, uint h, uint t, uint heads, uint length) {

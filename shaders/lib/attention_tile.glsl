@@ -106,7 +106,7 @@ void store_4(Floats to, uint start, uint d, vec4 value) {
 
 // weight * value. With a mask, a weight of 0 gives 0, whatever the value is.
 vec4 weighed_4(A weight, vec4 value) {
-  return MASK != 0 && weight == 0 ? vec4(0) : weight * value;
+  return MASK != 0 && is_zero(weight) ? vec4(0) : weight * value;
 }
 
 // results += weights times columns.

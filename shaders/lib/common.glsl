@@ -40,6 +40,7 @@ void write(Floats y, uint i, A value) { y.v[i] = value; }
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
 bool is_minus_infinity(float x) { return floatBitsToUint(x) == 0xff800000u; }
+bool is_zero(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0; }
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7fffffffu) < 0x7f800000u; }
 
 // Workgroups are numbered over x, then y. A long dispatch runs in several parts of whole rows of x,
