@@ -7,6 +7,8 @@
 // memory
 //   that nobody wrote is a fault, and so is an access of two lanes to one place without a barrier
 //   in between, where one of them writes.
+// - If the module does not ask for SignedZeroInfNanPreserve, a comparison with NaN gives the
+//   opposite of what IEEE 754 says, and the minimum of NaN and a number is the number.
 // - Faults are also: a barrier that some lanes of a workgroup miss, an index past the end of an
 // array,
 //   an address outside of all allocations, an address with less than the promised alignment, and a

@@ -85,8 +85,13 @@ TEST(Machine, OnlyTheLanesOfABranchTakePart) {
     EXPECT_EQ(sum.out[4], subgroup / 4);
     EXPECT_EQ(run_case(12, subgroup).out[4], kPoison);
     EXPECT_EQ(run_case(13, subgroup).out[5], subgroup);
-    EXPECT_EQ(run_case(14, subgroup).out[70], subgroup * 1000 + 70 % subgroup);
+    EXPECT_EQ(run_case(15, subgroup).out[70], subgroup * 1000 + 70 % subgroup);
   }
+}
+
+TEST(Machine, ComparisonsMayBeWrongOfNaN) {
+  EXPECT_EQ(run_case(14, 32, std::bit_cast<uint32_t>(1.0f)).out[0], 2u);
+  EXPECT_EQ(run_case(14, 32, kPoison).out[0], 3u);
 }
 
 }  // namespace

@@ -310,7 +310,7 @@ class Decoder {
       o->execute = select_whole;
     } else {
       o->count = static_cast<uint16_t>(registers / conditions << 8 | conditions);
-      o->execute = computes(o->code, {1, 1});
+      o->execute = computes(o->code, {1, 1}, nan_);
     }
   }
 
@@ -319,13 +319,13 @@ class Decoder {
     if (static_cast<spv::Op>(o.code) == spv::Op::OpSelect) {
       compute_select(i, &o);
     } else if (static_cast<spv::Op>(o.code) == spv::Op::OpExtInst) {
-      o.execute = computes_extended(i[4]);
+      o.execute = computes_extended(i[4], nan_);
       o.count = static_cast<uint16_t>(components(i[2]));
       o.a = at(i[5]);
       o.b = i.size() > 6 ? at(i[6]) : 0;
       o.c = i.size() > 7 ? at(i[7]) : 0;
     } else {
-      o.execute = computes(o.code, {bits_of(i[3]), type(i[1]).bits});
+      o.execute = computes(o.code, {bits_of(i[3]), type(i[1]).bits}, nan_);
       o.count = static_cast<uint16_t>(components(i[3]));
       o.a = at(i[3]);
       o.b = i.size() > 4 ? at(i[4]) : 0;
@@ -571,6 +571,8 @@ class Decoder {
       case spv::Op::OpExecutionMode:
         if (i[2] == static_cast<uint32_t>(spv::ExecutionMode::LocalSize)) {
           std::copy_n(i.begin() + 3, 3, module_.local.begin());
+        } else if (i[2] == static_cast<uint32_t>(spv::ExecutionMode::SignedZeroInfNanPreserve)) {
+          nan_ = NaN::kept;
         }
         return true;
       case spv::Op::OpDecorate:
@@ -706,6 +708,7 @@ class Decoder {
   std::vector<Phi> phis_;
   std::vector<uint32_t> callees_;
   uint32_t entry_ = 0, function_ = 0, block_ = 0;
+  NaN nan_ = NaN::assumed;
 };
 
 }  // namespace

@@ -206,22 +206,35 @@ Execute of_floats(spv::Op operation) {
       return binary<float, [](float a, float b) { return a / b; }>;
     case spv::Op::OpFNegate:
       return unary<float, [](float a) { return -a; }>;
-    case spv::Op::OpFOrdEqual:
-      return binary<float, [](float a, float b) { return a == b; }>;
-    case spv::Op::OpFUnordNotEqual:
-      return binary<float, [](float a, float b) { return a != b; }>;
-    case spv::Op::OpFOrdLessThan:
-      return binary<float, [](float a, float b) { return a < b; }>;
-    case spv::Op::OpFOrdLessThanEqual:
-      return binary<float, [](float a, float b) { return a <= b; }>;
-    case spv::Op::OpFOrdGreaterThan:
-      return binary<float, [](float a, float b) { return b < a; }>;
-    case spv::Op::OpFOrdGreaterThanEqual:
-      return binary<float, [](float a, float b) { return b <= a; }>;
     case spv::Op::OpDot:
       return dot;
     case spv::Op::OpVectorTimesScalar:
       return times_scalar;
+    default:
+      return nullptr;
+  }
+}
+
+template <NaN nan>
+bool any(float a, float b) {
+  return nan == NaN::assumed && (std::isnan(a) || std::isnan(b));
+}
+
+template <NaN nan>
+Execute of_comparisons(spv::Op operation) {
+  switch (operation) {
+    case spv::Op::OpFOrdEqual:
+      return binary<float, [](float a, float b) { return a == b || any<nan>(a, b); }>;
+    case spv::Op::OpFUnordNotEqual:
+      return binary<float, [](float a, float b) { return a != b && !any<nan>(a, b); }>;
+    case spv::Op::OpFOrdLessThan:
+      return binary<float, [](float a, float b) { return a < b || any<nan>(a, b); }>;
+    case spv::Op::OpFOrdLessThanEqual:
+      return binary<float, [](float a, float b) { return a <= b || any<nan>(a, b); }>;
+    case spv::Op::OpFOrdGreaterThan:
+      return binary<float, [](float a, float b) { return b < a || any<nan>(a, b); }>;
+    case spv::Op::OpFOrdGreaterThanEqual:
+      return binary<float, [](float a, float b) { return b <= a || any<nan>(a, b); }>;
     default:
       return nullptr;
   }
@@ -335,8 +348,31 @@ Execute of_conversions(spv::Op operation, Widths w) {
   }
 }
 
-float min_of(float a, float b) { return b < a ? b : a; }
-float max_of(float a, float b) { return a < b ? b : a; }
+template <NaN nan>
+float min_of(float a, float b) {
+  return nan == NaN::assumed ? std::fmin(a, b) : b < a ? b : a;
+}
+template <NaN nan>
+float max_of(float a, float b) {
+  return nan == NaN::assumed ? std::fmax(a, b) : a < b ? b : a;
+}
+
+template <NaN nan>
+Execute of_bounds(uint32_t instruction) {
+  switch (instruction) {
+    case GLSLstd450FMin:
+      return binary<float, min_of<nan>>;
+    case GLSLstd450FMax:
+      return binary<float, max_of<nan>>;
+    case GLSLstd450FClamp:
+      return ternary<float, [](float x, float low, float high) {
+        return min_of<nan>(max_of<nan>(x, low), high);
+      }>;
+    default:
+      return nullptr;
+  }
+}
+
 template <class T>
 T smaller(T a, T b) {
   return b < a ? b : a;
@@ -357,7 +393,7 @@ void select_whole(uint32_t* r, const Operation& o) {
   std::memmove(r + o.to, r + from, o.count * sizeof(uint32_t));
 }
 
-Execute computes(uint32_t operation, Widths w) {
+Execute computes(uint32_t operation, Widths w, NaN nan) {
   const auto code = static_cast<spv::Op>(operation);
   Execute found = w.operand == 64 ? of_integers<uint64_t>(code) : of_integers<uint32_t>(code);
   if (w.operand != 32 && w.operand != 64) {
@@ -366,13 +402,21 @@ Execute computes(uint32_t operation, Widths w) {
   if (found == nullptr && w.operand == 32) {
     found = of_floats(code);
   }
+  if (found == nullptr && w.operand == 32) {
+    found = nan == NaN::kept ? of_comparisons<NaN::kept>(code) : of_comparisons<NaN::assumed>(code);
+  }
   if (found == nullptr) {
     found = of_booleans(code);
   }
   return found == nullptr ? of_conversions(code, w) : found;
 }
 
-Execute computes_extended(uint32_t instruction) {
+Execute computes_extended(uint32_t instruction, NaN nan) {
+  if (const Execute found = nan == NaN::kept ? of_bounds<NaN::kept>(instruction)
+                                             : of_bounds<NaN::assumed>(instruction);
+      found != nullptr) {
+    return found;
+  }
   switch (instruction) {
     case GLSLstd450UMin:
       return binary<uint32_t, smaller<uint32_t>>;
@@ -386,13 +430,6 @@ Execute computes_extended(uint32_t instruction) {
       return ternary<uint32_t, between<uint32_t>>;
     case GLSLstd450SClamp:
       return ternary<int32_t, between<int32_t>>;
-    case GLSLstd450FMin:
-      return binary<float, min_of>;
-    case GLSLstd450FMax:
-      return binary<float, max_of>;
-    case GLSLstd450FClamp:
-      return ternary<float,
-                     [](float x, float low, float high) { return min_of(max_of(x, low), high); }>;
     case GLSLstd450FAbs:
       return unary<float, [](float x) { return std::fabs(x); }>;
     case GLSLstd450FSign:

@@ -88,7 +88,12 @@ void main() {
       }
       result = subgroupAdd(1u);
       break;
-    case 14:
+    case 14: {  // neither is true of NaN, and n is the bits of NaN
+      const float x = uintBitsToFloat(p.n);
+      result = (x < 0 ? 1 : 0) + (x >= 0 ? 2 : 0);
+      break;
+    }
+    case 15:
       result = gl_SubgroupSize * 1000 + gl_SubgroupInvocationID;
       break;
   }
