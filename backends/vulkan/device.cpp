@@ -30,9 +30,9 @@ VkResult Device::make() {
   auto vulkan12 = typed<VkPhysicalDeviceVulkan12Features>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
   vulkan12.storageBuffer8BitAccess = as_bool(physical_.has_8bit_storage);
-  vulkan12.shaderFloat16 = as_bool(physical_.has_16bit_floats);
-  vulkan12.shaderInt8 = as_bool(physical_.has_8bit_integers);
-  vulkan12.vulkanMemoryModel = as_bool(physical_.has_memory_model);
+  const bool has_units = physical_.f16_unit.m != 0 || physical_.bf16_unit.m != 0;
+  vulkan12.shaderFloat16 = as_bool(physical_.f16_unit.m != 0);
+  vulkan12.vulkanMemoryModel = as_bool(has_units);
   vulkan12.bufferDeviceAddress = VK_TRUE;
   vulkan12.timelineSemaphore = VK_TRUE;
   vulkan12.scalarBlockLayout = VK_TRUE;
@@ -48,6 +48,8 @@ VkResult Device::make() {
   dot.shaderIntegerDotProduct = VK_TRUE;
   auto matrices = typed<CooperativeMatrixFeatures>(kCooperativeMatrixFeaturesType);
   matrices.cooperativeMatrix = VK_TRUE;
+  auto bf16 = typed<Bfloat16Features>(kBfloat16FeaturesType);
+  bf16.shaderBFloat16Type = bf16.shaderBFloat16CooperativeMatrix = VK_TRUE;
   auto features = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   features.features.shaderInt64 = as_bool(physical_.has_int64);
   Chain chain;
@@ -62,7 +64,8 @@ VkResult Device::make() {
   };
   use(physical_.max_subgroup != 0, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME, &control);
   use(physical_.has_integer_dot, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME, &dot);
-  use(!physical_.matrix_units.empty(), kCooperativeMatrixExtension, &matrices);
+  use(has_units, kCooperativeMatrixExtension, &matrices);
+  use(physical_.bf16_unit.m != 0, kBfloat16Extension, &bf16);
   if (physical_.has_memory_budget) {
     extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   }

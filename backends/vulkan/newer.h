@@ -20,15 +20,7 @@ struct CooperativeMatrixFeatures {
 };
 
 // Types of the elements of a cooperative matrix (VkComponentTypeKHR).
-enum class Component : uint32_t {
-  f16 = 0,
-  f32 = 1,
-  i8 = 3,
-  i32 = 5,
-  u8 = 7,
-  u32 = 9,
-  bf16 = 1000141000,
-};
+enum class Component : uint32_t { f16 = 0, f32 = 1, bf16 = 1000141000 };
 
 struct CooperativeMatrixProperties {
   VkStructureType sType;
@@ -41,6 +33,18 @@ struct CooperativeMatrixProperties {
 
 using GetCooperativeMatrices = VkResult(VKAPI_PTR*)(VkPhysicalDevice device, uint32_t* count,
                                                     CooperativeMatrixProperties* properties);
+
+// VK_KHR_shader_bfloat16
+constexpr char kBfloat16Extension[] = "VK_KHR_shader_bfloat16";
+constexpr auto kBfloat16FeaturesType = static_cast<VkStructureType>(1000141000);
+
+struct Bfloat16Features {
+  VkStructureType sType;
+  void* pNext;
+  VkBool32 shaderBFloat16Type;
+  VkBool32 shaderBFloat16DotProduct;
+  VkBool32 shaderBFloat16CooperativeMatrix;
+};
 
 // VK_KHR_portability_subset: drivers over another API, such as MoltenVK.
 constexpr char kPortabilitySubsetExtension[] = "VK_KHR_portability_subset";

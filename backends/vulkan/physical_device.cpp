@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/status.h"
+#include "matrix_units.h"
 #include "variant.h"
 
 namespace bowline::detail::vulkan {
@@ -123,24 +124,6 @@ void read_properties(const Loader& loader, const Extensions& extensions, Physica
   std::memcpy(device->pipeline_cache_uuid, properties.properties.pipelineCacheUUID, VK_UUID_SIZE);
 }
 
-void read_matrix_units(const Loader& loader, PhysicalDevice* device) {
-  uint32_t count = 0;
-  if (loader.get_matrices(device->handle, &count, nullptr) != VK_SUCCESS) {
-    return;
-  }
-  std::vector<CooperativeMatrixProperties> all(
-      count, typed<CooperativeMatrixProperties>(kCooperativeMatrixType));
-  if (loader.get_matrices(device->handle, &count, all.data()) < 0) {
-    return;
-  }
-  all.resize(count);
-  for (const CooperativeMatrixProperties& p : all) {
-    if (p.scope == kScopeSubgroup && p.saturating == VK_FALSE) {
-      device->matrix_units.push_back({p.m, p.n, p.k, p.a, p.b, p.c, p.result});
-    }
-  }
-}
-
 // Features that every device needs.
 struct Needed {
   VkBool32 available;
@@ -157,28 +140,19 @@ const char* read_features(const Loader& loader, const Extensions& extensions,
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
   auto dot = typed<VkPhysicalDeviceShaderIntegerDotProductFeatures>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES);
-  auto matrices = typed<CooperativeMatrixFeatures>(kCooperativeMatrixFeaturesType);
   Chain chain;
   chain.add(&vulkan12);
   chain.add(&half);
   chain.add(&control, device->max_subgroup != 0);
   chain.add(&dot, has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME));
-  chain.add(&matrices, loader.get_matrices != nullptr &&
-                           has_extension(extensions, kCooperativeMatrixExtension));
   auto features = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   features.pNext = chain.first();
   loader.vkGetPhysicalDeviceFeatures2(device->handle, &features);
   device->has_int64 = features.features.shaderInt64 == VK_TRUE;
   device->has_16bit_storage = half.storageBuffer16BitAccess == VK_TRUE;
   device->has_8bit_storage = vulkan12.storageBuffer8BitAccess == VK_TRUE;
-  device->has_16bit_floats = vulkan12.shaderFloat16 == VK_TRUE;
-  device->has_8bit_integers = vulkan12.shaderInt8 == VK_TRUE;
-  device->has_memory_model = vulkan12.vulkanMemoryModel == VK_TRUE;
   device->has_integer_dot = dot.shaderIntegerDotProduct == VK_TRUE;
   device->fast_integer_dot = device->fast_integer_dot && device->has_integer_dot;
-  if (matrices.cooperativeMatrix == VK_TRUE && device->has_memory_model) {
-    read_matrix_units(loader, device);
-  }
   if (control.subgroupSizeControl != VK_TRUE || control.computeFullSubgroups != VK_TRUE) {
     device->min_subgroup = device->max_subgroup = 0;
   }
@@ -250,6 +224,7 @@ std::string read_device(const Loader& loader, PhysicalDevice* device) {
   if (std::string reason = refuse_groups(subgroup, *device); !reason.empty()) {
     return reason;
   }
+  read_matrix_units(loader, extensions, device);
   const char* const variants = std::getenv("BOWLINE_VULKAN_VARIANT");
   return apply_variants(variants == nullptr ? "" : variants, device);
 }

@@ -4,15 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "loader.h"
 
 namespace bowline::detail::vulkan {
 
-// A product of matrices that the subgroups of a device compute together: [m, k] times [k, n].
+// A product of matrices that a subgroup computes together: [m, k] times [k, n].
 struct MatrixUnit {
   uint32_t m = 0, n = 0, k = 0;
-  Component a{}, b{}, c{}, result{};
-  bool operator==(const MatrixUnit&) const = default;
 };
 
 // Values of PhysicalDevice::vendor().
@@ -48,16 +47,12 @@ struct PhysicalDevice {
   bool keeps_special_values = false;  // NaN, infinities and -0 of f32, where a shader asks for it
   bool has_16bit_storage = false;
   bool has_8bit_storage = false;
-  bool has_16bit_floats = false;   // shaderFloat16: arithmetic
-  bool has_8bit_integers = false;  // shaderInt8: arithmetic
-  bool has_memory_model = false;   // vulkanMemoryModel, which cooperative matrices need
-  bool has_integer_dot = false;    // packed dot products of four 8-bit integers ...
-  bool fast_integer_dot = false;   // ... in one instruction
+  bool has_integer_dot = false;   // packed dot products of four 8-bit integers ...
+  bool fast_integer_dot = false;  // ... in one instruction
   bool has_memory_budget = false;
   bool is_portability_subset = false;  // a layer over another API
-  // Products of 16-bit and 8-bit matrices, in the order of the driver. Empty: no
-  // VK_KHR_cooperative_matrix. A driver may list them without hardware for them.
-  std::vector<MatrixUnit> matrix_units;
+  MatrixUnit f16_unit, bf16_unit;      // with sums in f32; m is 0: the driver has none
+  bool has_matrix_hardware = false;
 
   bool runs_gpu_kernels = false;  // for tests: a software device runs the kernels of GPUs
 
@@ -67,6 +62,14 @@ struct PhysicalDevice {
   bool uses_cpu_kernels() const { return is_software() && !runs_gpu_kernels; }
   // The lane-shuffle kernels are faster on this device.
   bool prefers_lanes() const { return uses_cpu_kernels() && subgroup_size <= 16 && has_int64; }
+  // The matrices that kernels multiply, or null.
+  const MatrixUnit* matrix_unit(DType type) const {
+    const MatrixUnit& unit = type == DType::bf16 ? bf16_unit : f16_unit;
+    const bool usable = type != DType::f32 && unit.m != 0;
+    return usable && (has_matrix_hardware || runs_gpu_kernels) ? &unit : nullptr;
+  }
+  // The subgroup size of pipelines that use matrix units. Those of Intel need the smallest.
+  uint32_t unit_subgroup() const { return nearest_subgroup(vendor() == kIntel ? 16 : 32); }
   uint32_t vendor() const { return properties.vendorID; }
   // An invocation can have more than 128 registers of 32 bits. Other GPUs have fewer, or share them
   // among so many invocations that kernels should use fewer.

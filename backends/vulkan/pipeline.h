@@ -13,7 +13,7 @@
 namespace bowline::detail::vulkan {
 
 constexpr uint32_t kPushBytes = 128;  // the minimum that every device supports
-constexpr uint32_t kMaxConstants = 8;
+constexpr uint32_t kMaxConstants = 10;
 
 // Specialization constants by number. Constant 0 is the x size of the workgroup.
 struct PipelineKey {

@@ -52,6 +52,7 @@ enum : uint32_t {
   kStorageBuffer16BitAccess = 4433,
   kStorageBuffer8BitAccess = 4448,
   kSignedZeroInfNanPreserve = 4466,
+  kCooperativeMatrix = 6022,
 };
 
 // Execution modes.

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "loader.h"
+#include "spirv.h"
 
 namespace bowline::detail::vulkan::fake {
 namespace {
@@ -71,6 +72,8 @@ void find_in_chain(const void* first, VkStructureType type, const Found& found) 
     }
   }
 }
+
+VkBool32 as_bool(bool b) { return b ? VK_TRUE : VK_FALSE; }
 
 VKAPI_ATTR VkResult VKAPI_CALL enumerate_version(uint32_t* version) {
   *version = VK_API_VERSION_1_3;
@@ -159,15 +162,21 @@ VKAPI_ATTR void VKAPI_CALL properties2_of(VkPhysicalDevice device, VkPhysicalDev
   find_in_chain<VkPhysicalDeviceMaintenance4Properties>(
       p->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES,
       [](auto& s) { s.maxBufferSize = profile().max_buffer; });
+  find_in_chain<VkPhysicalDeviceShaderIntegerDotProductProperties>(
+      p->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES,
+      [](auto& s) {
+        s.integerDotProduct4x8BitPackedMixedSignednessAccelerated =
+            as_bool(state.driver.has_mixed_dots);
+      });
 }
 
 VKAPI_ATTR void VKAPI_CALL features2_of(VkPhysicalDevice, VkPhysicalDeviceFeatures2* f) {
-  const auto as_bool = [](bool b) -> VkBool32 { return b ? VK_TRUE : VK_FALSE; };
   f->features.shaderInt64 = as_bool(profile().int64);
   find_in_chain<VkPhysicalDeviceVulkan12Features>(
       f->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, [&](auto& s) {
         s.bufferDeviceAddress = s.timelineSemaphore = s.scalarBlockLayout = VK_TRUE;
         s.storageBuffer8BitAccess = as_bool(profile().storage8);
+        s.vulkanMemoryModel = s.shaderFloat16 = as_bool(!state.driver.matrices.empty());
       });
   find_in_chain<VkPhysicalDevice16BitStorageFeatures>(
       f->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES,
@@ -175,6 +184,20 @@ VKAPI_ATTR void VKAPI_CALL features2_of(VkPhysicalDevice, VkPhysicalDeviceFeatur
   find_in_chain<VkPhysicalDeviceSubgroupSizeControlFeatures>(
       f->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
       [](auto& s) { s.subgroupSizeControl = s.computeFullSubgroups = VK_TRUE; });
+  find_in_chain<CooperativeMatrixFeatures>(f->pNext, kCooperativeMatrixFeaturesType,
+                                           [](auto& s) { s.cooperativeMatrix = VK_TRUE; });
+  find_in_chain<Bfloat16Features>(f->pNext, kBfloat16FeaturesType, [](auto& s) {
+    s.shaderBFloat16Type = s.shaderBFloat16CooperativeMatrix = VK_TRUE;
+  });
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL matrices_of(VkPhysicalDevice, uint32_t* count,
+                                           CooperativeMatrixProperties* out) {
+  *count = static_cast<uint32_t>(state.driver.matrices.size());
+  if (out != nullptr) {
+    std::ranges::copy(state.driver.matrices, out);
+  }
+  return VK_SUCCESS;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL device_extensions(VkPhysicalDevice, const char*, uint32_t* count,
@@ -185,6 +208,10 @@ VKAPI_ATTR VkResult VKAPI_CALL device_extensions(VkPhysicalDevice, const char*, 
   }
   if (profile().max_buffer != 0) {
     names.push_back(VK_KHR_MAINTENANCE_4_EXTENSION_NAME);
+  }
+  if (!state.driver.matrices.empty()) {
+    names.insert(names.end(), {kCooperativeMatrixExtension, kBfloat16Extension,
+                               VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME});
   }
   if (is_portability()) {
     names.push_back(kPortabilitySubsetExtension);
@@ -261,6 +288,17 @@ VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice, VkDeviceMemory memory,
 
 VKAPI_ATTR VkDeviceAddress VKAPI_CALL address_of(VkDevice, const VkBufferDeviceAddressInfo* info) {
   return reinterpret_cast<uintptr_t>(info->buffer) << 32;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice, const VkShaderModuleCreateInfo* info,
+                                             const VkAllocationCallbacks*, VkShaderModule* module) {
+  spirv::for_each_instruction(
+      {info->pCode, info->codeSize / sizeof(uint32_t)}, [](spirv::Instruction i) {
+        state.driver.matrix_modules +=
+            spirv::operation(i) == spirv::kCapability && i[1] == spirv::kCooperativeMatrix;
+      });
+  *module = make_handle<VkShaderModule>();
+  return VK_SUCCESS;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice, VkPipelineCache, uint32_t,
@@ -348,6 +386,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc(VkDevice, const char* n
   OWN(vkMapMemory, map_memory)
   OWN(vkFreeMemory, free_memory)
   OWN(vkGetBufferDeviceAddress, address_of)
+  OWN(vkCreateShaderModule, create_module)
   OWN(vkCreateComputePipelines, create_pipelines)
   OWN(vkCmdDispatchBase, dispatch)
   OWN(vkCmdCopyBuffer, copy_buffer)
@@ -386,6 +425,10 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_proc(VkInstance, const char* name) 
   OWN(vkGetPhysicalDeviceQueueFamilyProperties, queues_of)
   OWN(vkEnumerateDeviceExtensionProperties, device_extensions)
   OWN(vkGetDeviceProcAddr, get_device_proc)
+  if (wanted == "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") {
+    const GetCooperativeMatrices own = matrices_of;
+    return reinterpret_cast<PFN_vkVoidFunction>(own);
+  }
   BOWLINE_VULKAN_GLOBAL_FUNCTIONS(DEFAULT)
   BOWLINE_VULKAN_INSTANCE_FUNCTIONS(DEFAULT)
 #undef OWN

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "newer.h"
 #include "vulkan_profiles.h"
 
 namespace bowline::detail::vulkan::fake {
@@ -26,6 +27,10 @@ struct Driver {
   uint64_t required_subgroups = 0;     // pipelines that require a size
   uint64_t free_subgroups = 0;         // pipelines that require none
   std::vector<uint32_t> memory_types;  // of the allocations
+  // What VK_KHR_cooperative_matrix lists; empty: the driver has no such extension.
+  std::vector<CooperativeMatrixProperties> matrices = {};
+  bool has_mixed_dots = false;  // fast dot products of signed and unsigned bytes
+  uint64_t matrix_modules = 0;  // modules that use this extension
 };
 
 Driver& driver();

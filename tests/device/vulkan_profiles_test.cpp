@@ -1,6 +1,7 @@
 // The Vulkan backend on devices with the limits of phones, Macs and graphics cards: a fake driver
 // opens, plans and records, and computes nothing.
 #include <algorithm>
+#include <tuple>
 
 #include "fake_vulkan.h"
 #include "open_device.h"
@@ -77,6 +78,77 @@ TEST(VulkanProfiles, OnlyADiscreteDeviceHasTwinsOfIo) {
         twins ? std::vector<uint32_t>{1, 0} : std::vector<uint32_t>{0};
     EXPECT_EQ(fake::driver().memory_types, expected) << name;
     device->free(io);
+  }
+}
+
+std::vector<CooperativeMatrixProperties> matrices_of(
+    std::initializer_list<std::pair<MatrixUnit, Component>> units) {
+  std::vector<CooperativeMatrixProperties> all;
+  for (const auto& [unit, type] : units) {
+    auto& p = all.emplace_back(typed<CooperativeMatrixProperties>(kCooperativeMatrixType));
+    std::tie(p.m, p.n, p.k) = std::tie(unit.m, unit.n, unit.k);
+    p.a = p.b = type;
+    p.c = p.result = Component::f32;
+    p.scope = kScopeSubgroup;
+  }
+  // Sums in f16 are no replacement for sums in f32.
+  all.push_back(all.front());
+  all.back().c = all.back().result = Component::f16;
+  all.back().k = 16;
+  return all;
+}
+
+struct Units {
+  const char* name;
+  bool mixed_dots;
+  uint32_t smallest_subgroup;
+  bool are_used;
+};
+
+// Drivers list products that they compute without matrix units.
+TEST(VulkanProfiles, MatrixUnitsAreUsedWhereTheHardwareHasThem) {
+  for (const Units& u : {Units{"GeForce RTX 4070", false, 32, true},
+                         {"Radeon RX 7800 XT, AMDVLK", true, 32, true},
+                         {"Radeon RX 7800 XT, AMDVLK", false, 32, false},
+                         {"Intel Arc A770", true, 16, true},
+                         {"Intel Arc A770", true, 8, false},
+                         {"Adreno 830", true, 64, false}}) {
+    fake::reset(named(u.name));
+    fake::driver().profile.subgroup.min = u.smallest_subgroup;
+    fake::driver().has_mixed_dots = u.mixed_dots;
+    fake::driver().matrices = matrices_of({{{16, 8, 8}, Component::f16},
+                                           {{16, 16, 16}, Component::f16},
+                                           {{64, 16, 16}, Component::f16}});
+    Loader loader(fake::get_proc);
+    ASSERT_EQ(loader.open(), nullptr);
+    const PhysicalDevice device = physical_devices(loader).at(0);
+    const MatrixUnit* const unit = device.matrix_unit(DType::f16);
+    EXPECT_EQ(unit != nullptr, u.are_used) << u.name;
+    EXPECT_TRUE(unit == nullptr || (unit->m == 16 && unit->n == 16 && unit->k == 16)) << u.name;
+    EXPECT_EQ(device.matrix_unit(DType::bf16), nullptr);
+    EXPECT_EQ(device.matrix_unit(DType::f32), nullptr);
+  }
+}
+
+// The fake driver checks workgroups and subgroups.
+TEST(VulkanProfiles, MatrixUnitsOfEachSizeTrain) {
+  for (const auto& [name, unit] : {std::pair("GeForce RTX 4070", MatrixUnit{16, 8, 8}),
+                                   {"Radeon RX 7800 XT, RADV", {16, 16, 16}},
+                                   {"Intel Arc A770", {8, 16, 16}}}) {
+    for (const DType compute : {DType::f16, DType::bf16}) {
+      fake::reset(named(name));
+      fake::driver().profile.subgroup.min = 16;
+      fake::driver().has_mixed_dots = true;
+      fake::driver().matrices = matrices_of({{unit, Component::f16}, {unit, Component::bf16}});
+      const bowline::Device device = test::wrap("fake", must(open_fake()));
+      test::TinyLm lm = test::tiny_lm();
+      TrainOptions options = test::adamw(lm);
+      options.precision.compute_dtype = compute;
+      ASSERT_OK(lm.model.to(device));
+      const Trainer trainer = must(Trainer::create(lm.model, device, options));
+      EXPECT_EQ(fake::driver().faults, std::vector<std::string>()) << name;
+      EXPECT_GT(fake::driver().matrix_modules, 0u) << name;
+    }
   }
 }
 

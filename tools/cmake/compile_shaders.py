@@ -16,6 +16,8 @@ import struct
 import subprocess
 import sys
 
+import cooperative_matrix
+
 HEAD = re.compile(r"^//!\s*(\w+)\s+(.*?)\s*$")
 INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"')
 
@@ -63,14 +65,35 @@ def run(command, text=None):
         sys.exit(f"{' '.join(command)}\n{result.stdout}")
 
 
+def validate(spirv_val, module):
+    if spirv_val:
+        run([spirv_val, "--target-env", "vulkan1.2", "--scalar-block-layout", str(module)])
+
+
+def knows_matrices(spirv_val):
+    """True if the validator knows SPV_KHR_cooperative_matrix and SPV_KHR_bfloat16."""
+    version = subprocess.run([spirv_val, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"v(\d+)\.(\d+)", version)
+    return found is not None and tuple(map(int, found.groups())) >= (2025, 3)
+
+
+def words_of(data):
+    return list(struct.unpack(f"<{len(data) // 4}I", data))
+
+
 def build(args):
     source, output = pathlib.Path(args.source), pathlib.Path(args.output)
     libraries = [pathlib.Path(p) for p in args.library]
     defines = [f"-D{d}=1" for d in args.define]
     run([args.glslang, "-V", "--target-env", "vulkan1.2", "--stdin", "-S", "comp", *(f"-I{p}" for p in libraries), *defines,
          "-o", str(output)], PREAMBLE.format(source) + source.read_text())
-    if args.spirv_val:
-        run([args.spirv_val, "--target-env", "vulkan1.2", "--scalar-block-layout", str(output)])
+    validate(args.spirv_val, output)
+    words = words_of(output.read_bytes())
+    translated = cooperative_matrix.translated(words, bfloat16="T_bf16" in args.define)
+    if translated != words:
+        output.write_bytes(struct.pack(f"<{len(translated)}I", *translated))
+        if knows_matrices(args.spirv_val):
+            validate(args.spirv_val, output)
     if args.depfile:
         headers = " ".join(str(h) for h in included(source, libraries, []))
         pathlib.Path(args.depfile).write_text(f"{output}: {source} {headers}\n")
@@ -83,8 +106,8 @@ LEAST_MATCH = 4
 
 def without_names(data):
     """The words of a module, without debug instructions."""
-    words = struct.unpack(f"<{len(data) // 4}I", data)
-    out, at = list(words[:5]), 5
+    words = words_of(data)
+    out, at = words[:5], 5
     while at < len(words):
         length, operation = words[at] >> 16, words[at] & 0xFFFF
         if operation not in DEBUG:

@@ -11,6 +11,7 @@
 # compile_shaders.py.
 
 set(BOWLINE_SHADER_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/compile_shaders.py)
+set(BOWLINE_MATRIX_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/cooperative_matrix.py)  # which it imports
 get_filename_component(BOWLINE_SHADER_ROOT ${CMAKE_CURRENT_LIST_DIR}/../../shaders ABSOLUTE)
 
 function(bowline_find_shader_compiler variable)
@@ -62,7 +63,7 @@ function(bowline_compile_shaders target)
               --library ${BOWLINE_GENERATED_DIR}/generated --library ${PROJECT_SOURCE_DIR}/runtime/ops/formulas
               --output ${out}/${name}.spv --depfile ${out}/${name}.d --glslang ${BOWLINE_GLSLANG}
               --spirv-val ${BOWLINE_SPIRV_VAL} ${defines}
-      DEPENDS ${source} ${BOWLINE_SHADER_SCRIPT}
+      DEPENDS ${source} ${BOWLINE_SHADER_SCRIPT} ${BOWLINE_MATRIX_SCRIPT}
       DEPFILE ${out}/${name}.d
       COMMENT "Shader ${name}"
       VERBATIM)

@@ -1,0 +1,106 @@
+#include "matrix_units.h"
+
+namespace bowline::detail::vulkan {
+namespace {
+
+// Depth of the tiles of matmul_units.comp, and the sizes that divide all of its regions.
+constexpr uint32_t kTileDepth = 32;
+constexpr uint32_t kLargestSide = 16;
+constexpr uint32_t kLeastSide = 8;
+
+struct Features {
+  bool matrices = false;
+  bool bf16 = false;
+  bool f16 = false;
+};
+
+Features features_of(const Loader& loader, const Extensions& extensions, VkPhysicalDevice handle) {
+  auto vulkan12 = typed<VkPhysicalDeviceVulkan12Features>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  auto matrices = typed<CooperativeMatrixFeatures>(kCooperativeMatrixFeaturesType);
+  auto bf16 = typed<Bfloat16Features>(kBfloat16FeaturesType);
+  Chain chain;
+  chain.add(&vulkan12);
+  chain.add(&matrices, has_extension(extensions, kCooperativeMatrixExtension));
+  chain.add(&bf16, has_extension(extensions, kBfloat16Extension));
+  auto all = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
+  all.pNext = chain.first();
+  loader.vkGetPhysicalDeviceFeatures2(handle, &all);
+  return {matrices.cooperativeMatrix == VK_TRUE && vulkan12.vulkanMemoryModel == VK_TRUE,
+          bf16.shaderBFloat16Type == VK_TRUE && bf16.shaderBFloat16CooperativeMatrix == VK_TRUE,
+          vulkan12.shaderFloat16 == VK_TRUE};
+}
+
+bool fits(uint32_t side) {
+  return side >= kLeastSide && side <= kLargestSide && kTileDepth % side == 0;
+}
+
+// The largest product of matrices of this type with sums in f32.
+MatrixUnit largest(const std::vector<CooperativeMatrixProperties>& all, Component type) {
+  MatrixUnit best;
+  for (const CooperativeMatrixProperties& p : all) {
+    const bool usable = p.scope == kScopeSubgroup && p.saturating == VK_FALSE && p.a == type &&
+                        p.b == type && p.c == Component::f32 && p.result == Component::f32;
+    if (usable && fits(p.m) && fits(p.n) && fits(p.k) &&
+        p.m * p.n * p.k > best.m * best.n * best.k) {
+      best = {p.m, p.n, p.k};
+    }
+  }
+  return best;
+}
+
+// Drivers also list products that they compute without matrix units. AMD's own driver does so for
+// all GPUs, but only those with matrix units (RDNA3 and newer) have dot products of mixed signs.
+// Mesa does so for Intel GPUs. From Xe2 on, they have no subgroups of 8; in the GPUs with matrix
+// units before it (Arc A), such products are slower (ggml-org/llama.cpp#24404).
+bool has_hardware(const Loader& loader, const Extensions& extensions,
+                  const PhysicalDevice& device) {
+  constexpr uint32_t kSmallestOfXe2 = 16;
+  auto dot = typed<VkPhysicalDeviceShaderIntegerDotProductProperties>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES);
+  Chain chain;
+  chain.add(&dot, has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME));
+  auto all = typed<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
+  all.pNext = chain.first();
+  loader.vkGetPhysicalDeviceProperties2(device.handle, &all);
+  switch (device.vendor()) {
+    case kAmd:
+      return dot.integerDotProduct4x8BitPackedMixedSignednessAccelerated == VK_TRUE;
+    case kIntel:
+      return device.min_subgroup >= kSmallestOfXe2;
+    default:
+      return device.vendor() == kNvidia;
+  }
+}
+
+}  // namespace
+
+void read_matrix_units(const Loader& loader, const Extensions& extensions, PhysicalDevice* device) {
+  // A subgroup has a part of the tile, so it must be whole. lavapipe of Mesa 26.1 multiplies 8 x 8
+  // matrices with any number of lanes, but only with 8 lanes correctly.
+  constexpr uint32_t kLanesOfLavapipe = 8;
+  if (loader.get_matrices == nullptr || device->max_subgroup == 0 || !device->has_16bit_storage ||
+      (device->is_software() && device->subgroup_size != kLanesOfLavapipe)) {
+    return;
+  }
+  const Features features = features_of(loader, extensions, device->handle);
+  uint32_t count = 0;
+  if (!features.matrices || loader.get_matrices(device->handle, &count, nullptr) != VK_SUCCESS) {
+    return;
+  }
+  std::vector<CooperativeMatrixProperties> all(
+      count, typed<CooperativeMatrixProperties>(kCooperativeMatrixType));
+  if (loader.get_matrices(device->handle, &count, all.data()) < 0) {
+    return;
+  }
+  all.resize(count);
+  if (features.f16) {
+    device->f16_unit = largest(all, Component::f16);
+  }
+  if (features.bf16) {
+    device->bf16_unit = largest(all, Component::bf16);
+  }
+  device->has_matrix_hardware = has_hardware(loader, extensions, *device);
+}
+
+}  // namespace bowline::detail::vulkan
