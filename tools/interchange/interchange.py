@@ -82,8 +82,8 @@ ROUNDED = {
     "F32": lambda x: x,
     "F16": lambda x: x.half().float(),
     "BF16": lambda x: x.bfloat16().float(),
-    **dict.fromkeys(("Q8_0", "Q4_0", "Q5_0"), lambda x: in_blocks(x, 32, lambda scale: scale.half().float())),
-    **dict.fromkeys(("Q4_K", "Q5_K", "Q6_K"), lambda x: in_blocks(x, 256, lambda scale: scale)),
+    **dict.fromkeys(("Q8_0", "Q4_0", "Q5_0", "IQ4_NL"), lambda x: in_blocks(x, 32, lambda scale: scale.half().float())),
+    **dict.fromkeys(("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"), lambda x: in_blocks(x, 256, lambda scale: scale)),
 }
 
 
@@ -238,7 +238,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in MODELS:
             compare(arguments.bowline, name, pathlib.Path(folder))
-        for kind in ("F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_NL", "IQ4_XS") if llama_cpp else ():
+        # Not Q5_K_M: its matrix of 32 columns becomes Q5_1, whose inputs are rounded as for Q4_1.
+        for kind in ("F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q6_K", "IQ4_NL", "IQ4_XS") if llama_cpp else ():
             compare_made(arguments.bowline, kind, pathlib.Path(folder))
         if llama_cpp:
             compare_mixture(arguments.bowline, pathlib.Path(folder))
