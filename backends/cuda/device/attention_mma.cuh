@@ -192,7 +192,7 @@ struct Scale<__half> {
       const uint32_t exponent = __float_as_uint(most) & 0x7F800000;
       const float wanted = exponent == 0x7F800000 || most < 0x1p-86f
                                ? factor[half]
-                               : __uint_as_float(((127 + 14 + 127) << 23) - exponent);
+                               : __uint_as_float(((127u + 14 + 127) << 23) - exponent);
       if (wanted < factor[half]) {
         multiply_row(sums, half, wanted / factor[half]);
         factor[half] = wanted;
