@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "device/fake_vulkan.h"
+#include "loader.h"
 #include "machine.h"
 
 namespace bowline::detail::vulkan::machine {
@@ -268,6 +269,14 @@ void choose_profile() {
     profile.subgroup = {lanes, lanes, lanes};
   }
   fake::reset(profile);
+  for (const Component type : {Component::f16, Component::bf16}) {
+    auto matrices = typed<CooperativeMatrixProperties>(kCooperativeMatrixType);
+    matrices.m = matrices.n = matrices.k = 16;
+    matrices.a = matrices.b = type;
+    matrices.c = matrices.result = Component::f32;
+    matrices.scope = kScopeSubgroup;
+    fake::driver().matrices.push_back(matrices);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "group_operations.h"
+#include "matrices.h"
 #include "shared_memory.h"
 
 namespace bowline::detail::vulkan::machine {
@@ -164,6 +165,18 @@ class Workgroup {
         fault(writes ? shared_.writes(at, leaf.bytes, lane.moment)
                      : shared_.reads(at, leaf.bytes, lane.moment));
       }
+    }
+    return fault_.empty();
+  }
+
+  bool can_access_matrix(const Lane& lane, uint32_t storage, const char* address, uint32_t bytes,
+                         bool writes) {
+    if (storage == static_cast<uint32_t>(spv::StorageClass::Workgroup)) {
+      Moment now = lane.moment;
+      now.lane = writes ? kMatrixStore : kMatrixLoad;
+      fault(writes ? shared_.writes(address, bytes, now) : shared_.reads(address, bytes, now));
+    } else if (!is_memory_(reinterpret_cast<uint64_t>(address), bytes)) {
+      fault("a matrix is outside of all allocations");
     }
     return fault_.empty();
   }
@@ -366,7 +379,17 @@ class Workgroup {
       if (together.empty()) {
         return;
       }
-      fault(operate(m_.operations[together[0]->at], lanes, together));
+      const Operation& o = m_.operations[together[0]->at];
+      if (o.code < kLoadMatrix || o.code > kMultiplyMatrices) {
+        fault(operate(o, lanes, together));
+      } else if (together.size() < lanes.size()) {
+        fault("some lanes of a subgroup miss an operation on matrices");
+      } else {
+        fault(operate_on_matrices(m_, o, together, [&](char* address, uint32_t bytes, bool writes) {
+          return can_access_matrix(*together[0], m_.matrix_accesses[o.b].storage, address, bytes,
+                                   writes);
+        }));
+      }
       for (Lane* const lane : together) {
         lane->state = Lane::State::runs;
         ++lane->at;

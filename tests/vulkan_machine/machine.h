@@ -9,6 +9,7 @@
 //   in between, where one of them writes.
 // - If the module does not ask for SignedZeroInfNanPreserve, a comparison with NaN gives the
 //   opposite of what IEEE 754 says, and the minimum of NaN and a number is the number.
+// - Matrices of a subgroup (VK_KHR_cooperative_matrix) are in no known lane.
 // - Faults are also: a barrier that some lanes of a workgroup miss, an index past the end of an
 // array,
 //   an address outside of all allocations, an address with less than the promised alignment, and a

@@ -5,6 +5,7 @@
 #include <spirv/unified1/spirv.hpp11>
 
 #include "base/status.h"
+#include "matrices.h"
 #include "values.h"
 
 namespace bowline::detail::vulkan::machine {
@@ -13,7 +14,17 @@ namespace {
 using Words = std::span<const uint32_t>;
 
 struct Type {
-  enum class Kind : uint8_t { none, boolean, integer, real, vector, array, structure, pointer };
+  enum class Kind : uint8_t {
+    none,
+    boolean,
+    integer,
+    real,
+    vector,
+    array,
+    structure,
+    pointer,
+    matrix
+  };
   Kind kind = Kind::none;
   uint32_t bits = 0;     // of a component
   uint32_t element = 0;  // type of vector, array, pointer
@@ -22,6 +33,8 @@ struct Type {
   std::vector<uint32_t> members;
   uint32_t registers = 0;
   uint32_t bytes = 0;  // in memory
+  Matrix matrix;
+  Element element_kind = Element::f32;  // of a scalar
 };
 
 class Decoder {
@@ -108,6 +121,8 @@ class Decoder {
         t.bits = i[2];
         t.registers = i[2] == 64 ? 2 : 1;
         t.bytes = i[2] / 8;
+        // A third operand names an encoding; kernels use only that of bfloat16.
+        t.element_kind = i[2] == 32 ? Element::f32 : i.size() > 3 ? Element::bf16 : Element::f16;
         break;
       case spv::Op::OpTypePointer:
       case spv::Op::OpTypeForwardPointer:
@@ -156,6 +171,19 @@ class Decoder {
     }
     for (uint32_t k = 0; t.members.empty() && k < t.count; ++k) {
       each(t.element, k * (t.kind == Type::Kind::vector ? type(t.element).bytes : stride_of(id)));
+    }
+  }
+
+  void add_matrix_type(Words i) {
+    Type& t = types_[i[1]];
+    const Type& element = type(i[2]);
+    t.kind = Type::Kind::matrix;
+    t.bits = element.bits;
+    t.matrix = {module_.registers[at(i[4])], module_.registers[at(i[5])], element.element_kind};
+    t.registers = t.matrix.rows * t.matrix.columns;
+    t.bytes = t.registers * sizeof(uint32_t);  // in variables of a lane
+    if (element.kind != Type::Kind::real) {
+      refuse("The machine knows only matrices of floats.");
     }
   }
 
@@ -216,7 +244,7 @@ class Decoder {
         std::fill_n(module_.registers.begin() + slot, type(i[1]).registers, 0);
         break;
       default:  // composites
-        copy_parts(i.subspan(3), slot, [this](Copy c) {
+        copy_all_parts(i[1], i.subspan(3), slot, [this](Copy c) {
           std::copy_n(module_.registers.begin() + c.from, c.count,
                       module_.registers.begin() + c.to);
         });
@@ -224,6 +252,15 @@ class Decoder {
             static_cast<uint32_t>(spv::BuiltIn::WorkgroupSize)) {
           std::copy_n(module_.registers.begin() + slot, 3, module_.local.begin());
         }
+    }
+  }
+
+  // One part of a matrix is the value of all its elements.
+  template <class Each>
+  void copy_all_parts(uint32_t type_id, Words parts, uint32_t to, const Each& each) {
+    const bool fills = type(type_id).kind == Type::Kind::matrix;
+    for (uint32_t k = 0; k < (fills ? type(type_id).registers : 1); ++k) {
+      copy_parts(parts, to + k, each);
     }
   }
 
@@ -286,7 +323,7 @@ class Decoder {
 
   uint32_t components(uint32_t value) {
     const Type& t = type_of(value);
-    return t.kind == Type::Kind::vector ? t.count : 1;
+    return t.kind == Type::Kind::matrix ? t.registers : t.kind == Type::Kind::vector ? t.count : 1;
   }
 
   static void copy_registers(uint32_t* r, const Operation& o) {
@@ -422,7 +459,7 @@ class Decoder {
     uint32_t part = 0;
     switch (code) {
       case spv::Op::OpCompositeConstruct:
-        copy_parts(i.subspan(3), to, [this](Copy c) { emit_copy(c); });
+        copy_all_parts(i[1], i.subspan(3), to, [this](Copy c) { emit_copy(c); });
         break;
       case spv::Op::OpCompositeExtract: {
         const uint32_t from = part_of(i[3], i.subspan(4), &part);
@@ -514,6 +551,45 @@ class Decoder {
       o.execute = static_cast<spv::Op>(o.code) == spv::Op::OpLoad ? load_word : store_word;
     }
     emit(o);
+  }
+
+  // Returns false if the instruction has nothing to do with matrices.
+  bool decode_matrix(Words i) {
+    switch (code_of(i)) {
+      case kTypeMatrix:
+        add_matrix_type(i);
+        return true;
+      case kLoadMatrix:
+      case kStoreMatrix: {
+        const bool loads = code_of(i) == kLoadMatrix;
+        const uint32_t pointer = loads ? i[3] : i[1];
+        Operation o{.code = code_of(i)};
+        o.to = loads ? define(i[1], i[2]) : at(i[2]);
+        o.a = at(pointer);
+        o.b = static_cast<uint32_t>(module_.matrix_accesses.size());
+        const size_t layout = loads ? 4 : 3;
+        module_.matrix_accesses.push_back(
+            {type(loads ? i[1] : type_ids_[i[2]]).matrix, type_of(pointer).storage, at(i[layout]),
+             at(i[layout + 1]), type(type_of(pointer).element).bytes});
+        emit(o);
+        return true;
+      }
+      case kMultiplyMatrices: {
+        Operation o{.code = code_of(i), .to = define(i[1], i[2])};
+        o.a = at(i[3]);
+        o.b = at(i[4]);
+        o.c = at(i[5]);
+        o.count = static_cast<uint16_t>(module_.products.size());
+        module_.products.push_back({type_of(i[3]).matrix, type_of(i[4]).matrix});
+        if (type_of(i[5]).matrix.element != Element::f32) {
+          refuse("The machine knows only sums in f32.");
+        }
+        emit(o);
+        return true;
+      }
+      default:
+        return false;
+    }
   }
 
   void decode_atomic(Words i) {
@@ -667,7 +743,7 @@ class Decoder {
     const auto code = static_cast<spv::Op>(code_of(i));
     if (code >= spv::Op::OpGroupNonUniformElect && code <= spv::Op::OpGroupNonUniformLogicalXor) {
       decode_group_operation(i);
-    } else if (!decode_declaration(i)) {
+    } else if (!decode_declaration(i) && !decode_matrix(i)) {
       compute(i);
     }
   }

@@ -86,6 +86,24 @@ struct Variable {
   uint32_t access = 0;   // to store the initial value
 };
 
+enum class Element : uint8_t { f16, bf16, f32 };
+
+struct Matrix {
+  uint32_t rows = 0, columns = 0;
+  Element element = Element::f32;
+};
+
+struct MatrixAccess {
+  Matrix matrix;
+  uint32_t storage = 0;
+  uint32_t layout = 0, stride = 0;  // registers
+  uint32_t unit_bytes = 0;          // of the stride
+};
+
+struct MatrixProduct {
+  Matrix a, b;
+};
+
 struct Module {
   std::string refusal;  // what the machine does not know; empty: none
   std::vector<Operation> operations;
@@ -96,6 +114,8 @@ struct Module {
   std::vector<Access> accesses;
   std::vector<Chain> chains;
   std::vector<Variable> variables;
+  std::vector<MatrixAccess> matrix_accesses;
+  std::vector<MatrixProduct> products;
   uint32_t entry = 0;         // operation
   uint32_t lane_bytes = 0;    // of Function, Private and Input variables
   uint32_t shared_bytes = 0;  // of Workgroup variables

@@ -11,6 +11,10 @@ namespace {
 
 constexpr uint32_t kCellBytes = 2;
 
+std::string who(uint32_t lane) {
+  return lane >= kMatrixLoad ? "an operation on matrices" : format("lane {}", lane);
+}
+
 }  // namespace
 
 SharedMemory::SharedMemory(uint32_t bytes)
@@ -42,13 +46,12 @@ std::string SharedMemory::reads(const void* address, uint32_t bytes, const Momen
   for (size_t i = cell_of(address), n = (bytes + kCellBytes - 1) / kCellBytes; n > 0; --n, ++i) {
     Cell& cell = cells_[i];
     if (!cell.write.exists) {
-      return format("lane {} reads byte {} of shared memory, which nobody wrote", now.lane,
+      return format("{} reads byte {} of shared memory, which nobody wrote", who(now.lane),
                     i * kCellBytes);
     }
     if (conflicts(cell.write, now)) {
-      return format(
-          "lane {} reads byte {} of shared memory, which lane {} wrote, without a barrier",
-          now.lane, i * kCellBytes, cell.write.moment.lane);
+      return format("{} reads byte {} of shared memory, which {} wrote, without a barrier",
+                    who(now.lane), i * kCellBytes, who(cell.write.moment.lane));
     }
     Access& read = cell.read;
     const bool same = read.exists && read.moment.workgroup_barriers == now.workgroup_barriers;
@@ -67,9 +70,8 @@ std::string SharedMemory::writes(const void* address, uint32_t bytes, const Mome
     Cell& cell = cells_[i];
     for (const auto& [access, verb] : {std::pair(&cell.write, "wrote"), {&cell.read, "read"}}) {
       if (conflicts(*access, now)) {
-        return format(
-            "lane {} writes byte {} of shared memory, which lane {} {}, without a barrier",
-            now.lane, i * kCellBytes, access->moment.lane, verb);
+        return format("{} writes byte {} of shared memory, which {} {}, without a barrier",
+                      who(now.lane), i * kCellBytes, who(access->moment.lane), verb);
       }
     }
     cell.write.exists = true;

@@ -15,6 +15,9 @@ struct Moment {
   uint32_t subgroup_barriers = 0;
 };
 
+// Lanes of operations on matrices: nobody knows which lanes of a subgroup touch which elements.
+constexpr uint32_t kMatrixLoad = ~1u, kMatrixStore = ~0u;
+
 class SharedMemory {
  public:
   explicit SharedMemory(uint32_t bytes);
