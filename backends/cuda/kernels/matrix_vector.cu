@@ -137,14 +137,20 @@ struct QuantizedOperands {
 
 template <int kRows, int kLines>
 __device__ void write_lines(const QuantizedOperands& p, const Sums<kRows, kLines>& sums, int line) {
+  static_assert(kRows * kLines <= 32);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  float mine = 0;  // all lanes have all sums, and each writes one
   BOWLINE_UNROLL
   for (int j = 0; j < kLines; ++j) {
     BOWLINE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      if (threadIdx.x % 32 == 0 && r < p.m && line + j < p.n) {
-        p.to.put(p.type, sums.of[j][r], int64_t{r} * p.n + line + j, line + j);
-      }
+      mine = lane == j * kRows + r ? sums.of[j][r] : mine;
     }
+  }
+  const int row = lane % kRows;
+  const int column = line + lane / kRows;
+  if (lane < kRows * kLines && row < p.m && column < p.n) {
+    p.to.put(p.type, mine, int64_t{row} * p.n + column, column);
   }
 }
 
