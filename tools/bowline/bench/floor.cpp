@@ -35,16 +35,17 @@ double product_flops(const RecordInfo& r) {
 // Two forward and five backward products, because the backward pass recomputes the scores. Causal
 // attention needs half.
 double attention_flops(const RecordInfo& r) {
-  const double one = 2.0 * elements(r.inputs[0]) * dim_of(r.inputs[1], 1);
+  const OperandInfo& keys = r.inputs[r.op == "PackedAttention" ? 0 : 1];
+  const double one = 2.0 * elements(r.outputs[0]) * dim_of(keys, 1);
   const bool causal =
       std::ranges::find(r.attributes, Settings::value_type("causal", "true")) != r.attributes.end();
   return one * (2 + 5) * (causal ? 0.5 : 1);
 }
 
 void add_work(const RecordInfo& r, double times, Work& work) {
-  if (r.op == "MatMul" || r.op == "Linear") {
+  if (r.op == "MatMul" || r.op == "Linear" || r.op == "FusedMatMul") {
     work.flops += times * product_flops(r);
-  } else if (r.op == "Attention") {
+  } else if (r.op == "Attention" || r.op == "PackedAttention") {
     work.flops += times * attention_flops(r);
   } else if (r.op == "RmsNorm" || r.op == "LayerNorm") {
     // Residual and norm are each read and written, in the forward and in the backward pass.

@@ -20,13 +20,13 @@ bool has(const RecordInfo& r, std::string_view name) {
 // The axis along which a product sums, from the back.
 double summed(const RecordInfo& r) {
   const TensorShape& a = r.inputs[0].shape;
-  const bool transposed = r.op == "MatMul" && has(r, "transpose_a");
+  const bool transposed = r.op != "Linear" && has(r, "transpose_a");
   return static_cast<double>(a[a.size() - (transposed ? 2 : 1)]);
 }
 
 // Scores and their use are a product each. Causal attention needs half.
-double scores_flops(const RecordInfo& r, double products) {
-  const double one = 2 * elements_of(r.inputs[0]) * static_cast<double>(r.inputs[1].shape[1]);
+double scores_flops(const RecordInfo& r, double products, const OperandInfo& q, int64_t keys) {
+  const double one = 2 * elements_of(q) * static_cast<double>(keys);
   return products * one * (has(r, "causal") ? 0.5 : 1);
 }
 
@@ -36,10 +36,10 @@ double convolution_flops(const OperandInfo& result, const OperandInfo& weight) {
 }
 
 Part part_of(const RecordInfo& r, const SegmentInfo& segment) {
-  return segment.name == "update"        ? Part::optimizer
-         : r.op.starts_with("Attention") ? Part::attention
-         : flops_of(r) > 0               ? Part::products
-                                         : Part::memory;
+  return segment.name == "update"                      ? Part::optimizer
+         : r.op.find("Attention") != std::string::npos ? Part::attention
+         : flops_of(r) > 0                             ? Part::products
+                                                       : Part::memory;
 }
 
 // The rate of the kernel of a record that multiplies.
@@ -89,14 +89,20 @@ double ModelledTime::seconds() const {
 }
 
 double flops_of(const RecordInfo& r) {
-  if (r.op == "MatMul" || r.op == "Linear") {
+  if (r.op == "MatMul" || r.op == "Linear" || r.op == "FusedMatMul") {
     return 2 * elements_of(r.outputs[0]) * summed(r);
   }
   if (r.op == "Attention") {
-    return scores_flops(r, 2);
+    return scores_flops(r, 2, r.inputs[0], r.inputs[1].shape[1]);
+  }
+  if (r.op == "PackedAttention") {  // the result has the shape of q
+    return scores_flops(r, 2, r.outputs[0], r.inputs[0].shape[1]);
   }
   if (r.op == "AttentionGrad") {  // recomputes the scores
-    return scores_flops(r, 5);
+    return scores_flops(r, 5, r.inputs[0], r.inputs[1].shape[1]);
+  }
+  if (r.op == "PackedAttentionGrad") {
+    return scores_flops(r, 5, r.inputs[1], r.inputs[0].shape[1]);
   }
   if (r.op == "Conv" || r.op == "FusedConv") {
     return convolution_flops(r.outputs[0], r.inputs[1]);
