@@ -185,6 +185,10 @@ class CublasLt final : public Blas {
     return make_plan(p, kBestAlignment, kMaxWorkspace).workspace;
   }
 
+  bool supports(const BlasProduct& p) const override {
+    return make_plan(p, kBestAlignment, kMaxWorkspace).found;
+  }
+
   bool prepare(const BlasProduct& p, const BlasOperands& o) const override {
     const Plan& best = make_plan(p, alignment_of(o), kMaxWorkspace);
     return (best.workspace <= usable(o) ? best : make_plan(p, alignment_of(o), usable(o))).found;

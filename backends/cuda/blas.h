@@ -63,6 +63,8 @@ class Blas {
   virtual ~Blas() = default;
   // Bytes of scratch memory for the product.
   virtual uint64_t workspace(const BlasProduct& product) const = 0;
+  // True if the library has the product, for addresses at multiples of 16 bytes.
+  virtual bool supports(const BlasProduct& product) const = 0;
   // Chooses the algorithm for these addresses. It must be called before multiply(), and not during
   // a capture. Returns false if the library does not support the product.
   virtual bool prepare(const BlasProduct& product, const BlasOperands& operands) const = 0;

@@ -29,6 +29,9 @@ struct Chunk {
 };
 constexpr uint32_t kChunk = 4096;
 
+// The number of Launch::block_counters.
+constexpr uint32_t kBlockCounters = 16384;
+
 // A list operand: its entries, and all their chunks in order. Entries with 0 elements have no
 // chunk.
 struct List {
@@ -61,6 +64,7 @@ class Launch {
     cudaStream_t stream;
     const Blas* blas;
     const Traits& traits;
+    uint32_t* block_counters;
     bool accumulates;       // gradients are added to those of earlier submissions
     bool prepares = false;  // nothing is enqueued; the library chooses its algorithms
     bool plans = false;     // there is no device; launches are only counted
@@ -131,6 +135,8 @@ class Launch {
                ? reinterpret_cast<const uint32_t*>(context_.slots[device::kStepSlot] + o.count_at)
                : nullptr;
   }
+  // Numbers in device memory that are 0 before and after each launch (device/last_block.cuh).
+  uint32_t* block_counters() const { return context_.block_counters; }
   uint32_t node() const { return record_.node; }
   uint32_t iteration() const { return iteration_; }
   const Traits& traits() const { return context_.traits; }
@@ -189,14 +195,21 @@ class Launch {
   uint32_t iteration_;
 };
 
+// Kernel::accumulates for the outputs of a mask.
+template <uint32_t kMask>
+uint32_t outputs(const NodeView&) {
+  return kMask;
+}
+
 struct Kernel {
   void (*run)(Launch& launch) = nullptr;
   // (optional) Bytes of scratch memory. Default: 0.
   uint64_t (*workspace)(const NodeView& node) = nullptr;
   // (optional) Returns a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
-  uint32_t accumulates = 0;  // bit i: output i may be a gradient
-  uint32_t encoded = 0;      // bit i: input i may be quantized (Encoding::layout)
+  // (optional) Bit i: output i may be a gradient. Default: none.
+  uint32_t (*accumulates)(const NodeView& node) = nullptr;
+  uint32_t encoded = 0;  // bit i: input i may be quantized (Encoding::layout)
 };
 
 // BOWLINE_KERNELS_OF_FLOATS

@@ -89,7 +89,7 @@ NodeAnswer CudaDevice::query(const NodeQuery& node) const {
     return answer;
   }
   answer.workspace_bytes = kernel->workspace ? kernel->workspace(view) : 0;
-  answer.accumulates = kernel->accumulates;
+  answer.accumulates = kernel->accumulates ? kernel->accumulates(view) : 0;
   return answer;
 }
 
@@ -188,6 +188,19 @@ Status CudaDevice::fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte va
   return synchronize();
 }
 
+Status CudaDevice::make_block_counters() {
+  if (block_counters_ != nullptr) {
+    return {};
+  }
+  constexpr uint64_t kBytes = kBlockCounters * sizeof(uint32_t);
+  BOWLINE_TRY_ASSIGN(std::unique_ptr<Memory> counters,
+                     Memory::allocate(kBytes, MemoryKind::device));
+  BOWLINE_CUDA(cudaMemsetAsync(counters->device, 0, kBytes, stream_),
+               "set the block counters to 0");
+  block_counters_ = std::move(counters);
+  return {};
+}
+
 Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
                                                       std::span<const Buffer> buffers) {
   BOWLINE_TRY(begin());
@@ -203,8 +216,10 @@ Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
     }
   }
   BOWLINE_TRY(pending_ ? synchronize() : Status());
+  BOWLINE_TRY(end(make_block_counters()));
   Result<std::unique_ptr<CudaRecording>> recording =
-      CudaRecording::make(program, memories, stream_, blas_.get(), traits_);
+      CudaRecording::make(program, memories, stream_, blas_.get(), traits_,
+                          reinterpret_cast<uint32_t*>(block_counters_->device));
   if (!recording.ok()) {
     return end(std::move(recording).status());
   }

@@ -37,12 +37,15 @@ class CudaDevice : public device::Device {
   // Keeps an error that makes the context unusable.
   Status end(Status status);
   Status synchronize();
+  // For the first recording.
+  Status make_block_counters();
 
   int index_;
   device::Capabilities capabilities_ = {.alignment = kAlignment};
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<Blas> blas_;
   Traits traits_;
+  std::unique_ptr<Memory> block_counters_;
   bool pending_ = false;  // work was submitted since the last wait
   Status poisoned_;
 };

@@ -86,12 +86,14 @@ std::vector<ListEntry> Launch::in_entries(size_t i) const {
 }
 
 CudaRecording::CudaRecording(Program program, std::vector<const Memory*> buffers,
-                             cudaStream_t stream, const Blas* blas, const Traits& traits)
+                             cudaStream_t stream, const Blas* blas, const Traits& traits,
+                             uint32_t* block_counters)
     : program_(std::move(program)),
       buffers_(std::move(buffers)),
       stream_(stream),
       blas_(blas),
-      traits_(traits) {
+      traits_(traits),
+      block_counters_(block_counters) {
   for (const Memory* m : buffers_) {
     slots_.push_back(m == nullptr ? nullptr : m->device);
   }
@@ -108,9 +110,10 @@ CudaRecording::~CudaRecording() {
 Result<std::unique_ptr<CudaRecording>> CudaRecording::make(const Program& program,
                                                            std::span<const Memory* const> buffers,
                                                            cudaStream_t stream, const Blas* blas,
-                                                           const Traits& traits) {
-  std::unique_ptr<CudaRecording> out(
-      new CudaRecording(program, {buffers.begin(), buffers.end()}, stream, blas, traits));
+                                                           const Traits& traits,
+                                                           uint32_t* block_counters) {
+  std::unique_ptr<CudaRecording> out(new CudaRecording(program, {buffers.begin(), buffers.end()},
+                                                       stream, blas, traits, block_counters));
   BOWLINE_TRY(out->make_tables());
   out->note_transfers();
   BOWLINE_TRY(out->capture(false));
@@ -121,7 +124,8 @@ Result<std::unique_ptr<CudaRecording>> CudaRecording::make(const Program& progra
 Result<std::unique_ptr<CudaRecording>> CudaRecording::plan(const Program& program,
                                                            const Traits& traits) {
   const std::vector<const Memory*> buffers(program.slots, nullptr);
-  std::unique_ptr<CudaRecording> out(new CudaRecording(program, buffers, nullptr, nullptr, traits));
+  std::unique_ptr<CudaRecording> out(
+      new CudaRecording(program, buffers, nullptr, nullptr, traits, nullptr));
   // No launch uses an address, but kernels ask whether one is null and to what it is aligned.
   std::ranges::fill(out->slots_, reinterpret_cast<std::byte*>(uintptr_t{kAlignment}));
   out->make_lists(out->tables_of_program(), nullptr, nullptr);
@@ -278,7 +282,7 @@ void CudaRecording::enqueue(Launch::Context& context, size_t record, uint32_t it
 }
 
 Launch::Context CudaRecording::context(bool accumulates) const {
-  return {program_, slots_, lists_, stream_, blas_, traits_, accumulates};
+  return {program_, slots_, lists_, stream_, blas_, traits_, block_counters_, accumulates};
 }
 
 void CudaRecording::note_transfers() {

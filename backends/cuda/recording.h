@@ -14,11 +14,12 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 // per-step scalars back. One call replays it, without host synchronization inside.
 class CudaRecording : public device::Recording {
  public:
-  // `buffers[s]` is slot s, or null.
+  // `buffers[s]` is slot s, or null. The block counters are those of Launch.
   static Result<std::unique_ptr<CudaRecording>> make(const device::Program& program,
                                                      std::span<const Memory* const> buffers,
                                                      cudaStream_t stream, const Blas* blas,
-                                                     const Traits& traits);
+                                                     const Traits& traits,
+                                                     uint32_t* block_counters);
   // Lists the launches of a program on a device with these traits, without a device.
   static Result<std::unique_ptr<CudaRecording>> plan(const device::Program& program,
                                                      const Traits& traits);
@@ -34,7 +35,7 @@ class CudaRecording : public device::Recording {
 
  private:
   CudaRecording(device::Program program, std::vector<const Memory*> buffers, cudaStream_t stream,
-                const Blas* blas, const Traits& traits);
+                const Blas* blas, const Traits& traits, uint32_t* block_counters);
   // The tables of the program: all entries, all chunks, and the first of both per table.
   struct Tables {
     struct Place {
@@ -80,6 +81,7 @@ class CudaRecording : public device::Recording {
   cudaStream_t stream_;
   const Blas* blas_;
   Traits traits_;
+  uint32_t* block_counters_;
   std::unique_ptr<Memory> tables_;
   std::vector<List> lists_;
   std::vector<Transfer> in_;

@@ -38,6 +38,12 @@ Result<bool> fuse_convolutions(BoundGraph& graph, const device::OpenDevice& devi
 // afterwards.
 size_t fuse_products(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 
+// Training graphs, in bodies too, with the same result. The gradient of a norm and the Add of a
+// residual connection behind it become FusedNormGrad (rewrites/norms.cpp). The gradients of a
+// weight and of its bias become one FusedMatMul (rewrites/bias_gradients.cpp).
+size_t fuse_norm_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
+size_t fuse_bias_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
+
 // Training graphs only; not part of fuse() (rewrites/tables.cpp). If a Linear or MatMul multiplies
 // f32 rows that an Embedding gathers, the graph multiplies the whole table first. The Embedding
 // then gathers rows of the product. The table may have at most half as many rows as there are ids,

@@ -1,12 +1,15 @@
-// FusedMatMul: a fusion of MatMul or Linear with Add, Gelu or GeluGrad.
+// FusedMatMul: a fusion of MatMul or Linear with Add, Gelu, GeluGrad or SumTo.
 //
 //   v = a' b' + bias + addend
 //   y = v, or with gelu: y = Gelu(v), or with gelu_grad: y = v * (derivative of Gelu at x)
+//   s = the sums of the rows of a' (sum_a) or of the columns of b' (sum_b)
 //   a' is a; with transpose_a, it is a with its axes swapped. b' likewise. Gelu has the form tanh.
 //
 // Shapes    a [..., M, K] (transposed [K, M]), b [K, N] (transposed [N, K]), then the inputs that
 //           the attributes select, in this order: addend [..., M, N], x [..., M, N], bias [N]
-//           ->  y [..., M, N]; with gelu, also v [..., M, N].
+//           ->  y [..., M, N]; with gelu, also v [..., M, N]; with sum_a, s [M]; with sum_b, s [N].
+//           Of gelu, gelu_grad, sum_a and sum_b, at most one is set. The sums require transpose_a
+//           without transpose_b, as in the gradient of a weight.
 // Numerics  accumulated in f32. v is rounded before Gelu is applied, if a kernel stores it first.
 // Quantized a frozen b may be quantized; kernels dequantize it while reading.
 // Gradient  none. The rewrite follows the differentiation (graph/rewrites/products.cpp).
@@ -20,8 +23,11 @@ namespace bowline::detail::fused_mat_mul_op {
 namespace {
 
 int count_outputs(const Attributes& attributes) {
-  return attributes.as<FusedMatMulAttributes>().gelu() ? 2 : 1;
+  const auto& t = attributes.as<FusedMatMulAttributes>();
+  return t.gelu() || t.sum_a() || t.sum_b() ? 2 : 1;
 }
+
+int sums(const FusedMatMulAttributes& t) { return (t.sum_a() ? 1 : 0) + (t.sum_b() ? 1 : 0); }
 
 Status infer(InferContext& c) {
   const auto& t = c.attributes<FusedMatMulAttributes>();
@@ -31,7 +37,10 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(b.rank() == 2, "Input b has rank {}, not 2.", b.rank());
   BOWLINE_REQUIRE(!t.transpose_a() || a.rank() == 2, "The transposed a has rank {}, not 2.",
                   a.rank());
-  BOWLINE_REQUIRE(!t.gelu() || !t.gelu_grad(), "Gelu and its gradient exclude each other.");
+  const int extras = (t.gelu() ? 1 : 0) + (t.gelu_grad() ? 1 : 0) + sums(t);
+  BOWLINE_REQUIRE(extras <= 1, "Gelu, its gradient and the sums exclude each other.");
+  BOWLINE_REQUIRE(sums(t) == 0 || (t.transpose_a() && !t.transpose_b()),
+                  "Sums need a transposed a and a plain b.");
   const int64_t k = a[a.rank() - (t.transpose_a() ? 2 : 1)];
   BOWLINE_REQUIRE(k == b[t.transpose_b() ? 1 : 0], "The inner dims of a {} and b {} differ.", a, b);
   const FusedInputs inputs(t);
@@ -49,8 +58,8 @@ Status infer(InferContext& c) {
   if (inputs.bias >= 0) {
     BOWLINE_TRY(check_shape("bias", c.in(inputs.bias), "a row", Shape{y.back()}));
   }
-  if (t.gelu()) {
-    BOWLINE_TRY(c.out(1, y));
+  if (t.gelu() || sums(t) > 0) {
+    BOWLINE_TRY(c.out(1, t.gelu() ? y : Shape{t.sum_a() ? y[0] : y.back()}));
   }
   return c.out(0, y);
 }
@@ -64,6 +73,14 @@ double gelu_slope(double x) {
   const double t = std::tanh(bend(x));
   const double inner = x / 2 * std::sqrt(2 / std::acos(-1.0)) * (1 + 3 * 0.044715 * x * x);
   return (1 + t) / 2 + inner * (1 - t * t);
+}
+
+// s, the sums of the columns of an input.
+[[maybe_unused]] void add_columns(const OracleContext& c, int input) {
+  c.zero_magnitude(1);
+  for (size_t i = 0; i < c.in(input).size(); ++i) {
+    c.add(1, i % c.out(1).size(), c.in(input)[i]);
+  }
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -101,12 +118,15 @@ double gelu_slope(double x) {
       magnitude[at] = 2 * size;  // the slope cancels for large negative x
     }
   }
+  if (sums(t) > 0) {
+    add_columns(c, t.sum_a() ? 0 : 1);
+  }
 }
 
 // A sum, and the roundings of Gelu.
 Tolerance tolerance(ToleranceContext& c) {
-  const int64_t k = std::min(c.in(1)[0], c.in(1)[1]);
-  return Tolerance::of_reduction(std::max(k, c.in(0).back()), 14);
+  const bool transposed = c.attributes<FusedMatMulAttributes>().transpose_b();
+  return Tolerance::of_reduction(c.in(1)[transposed ? 1 : 0], 14);
 }
 
 }  // namespace

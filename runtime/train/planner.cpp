@@ -195,8 +195,10 @@ Result<Plans> Planner::make(std::span<const BoundLoss> bound, const params::Tabl
     plan::derive_copies(evaluated, staged);
     set.training.backward_begin =
         plan::derive_copies(set.training.graph, staged, set.training.backward_begin);
-    set.training.backward_begin =
-        graph::fuse_products(set.training.graph, device, set.training.backward_begin);
+    for (const auto fuse :
+         {graph::fuse_products, graph::fuse_norm_gradients, graph::fuse_bias_gradients}) {
+      set.training.backward_begin = fuse(set.training.graph, device, set.training.backward_begin);
+    }
     (void)graph::fuse_products(evaluated, device, 0);
     if (p.update_graph.nodes.empty()) {
       BOWLINE_TRY_ASSIGN(p.update_graph, update_graph(staged, options_));

@@ -4,6 +4,7 @@
 #include "core/products.h"
 #include "device/elements.cuh"
 #include "device/formulas.cuh"
+#include "device/target.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
@@ -35,7 +36,7 @@ __device__ void write_first(T* at, bool packs, int count, const float (&v)[kCoun
 }
 
 // The steps are those of runtime/ops/fused_mat_mul.cpp; null: no such step. Operands have the dtype
-// of the node, except a gradient, which is f32 and has no steps.
+// of the node, except a gradient, which is f32.
 struct Results {
   const void* bias = nullptr;    // [n]
   const void* addend = nullptr;  // as y
@@ -45,19 +46,17 @@ struct Results {
   float* gradient = nullptr;  // (optional) instead of y
   bool adds = false;          // to the gradient
 
+  // The gradient of a frozen storage: nothing is written.
+  __host__ __device__ bool is_frozen() const { return y == nullptr && gradient == nullptr; }
+
   // Takes kCount sums in a row, from element `at` of y on, which is in column `column`. Only the
   // first `count` are inside y. `packs`: all are, and allow_packs() holds for groups of kCount.
   template <class T, int kCount>
   __device__ void put(float (&v)[kCount], int64_t at, int column, bool packs, int count) const {
-    float x[kCount];
-    if (gradient != nullptr) {
-      if (adds) {
-        read_first(gradient + at, packs, count, x);
-        add(v, x);
-      }
-      write_first(gradient + at, packs, count, v);
+    if (is_frozen()) {
       return;
     }
+    float x[kCount];
     if (bias != nullptr) {
       read_first(static_cast<const T*>(bias) + column, packs, count, x);
       add(v, x);
@@ -80,7 +79,15 @@ struct Results {
         v[i] = formulas::gelu_tanh_forward(v[i], 0, 0);
       }
     }
-    write_first(static_cast<T*>(y) + at, packs, count, v);
+    if (y != nullptr) {
+      write_first(static_cast<T*>(y) + at, packs, count, v);
+      return;
+    }
+    if (adds) {
+      read_first(gradient + at, packs, count, x);
+      add(v, x);
+    }
+    write_first(gradient + at, packs, count, v);
   }
   template <class T>
   __device__ void put(float sum, int64_t at, int column) const {
@@ -112,15 +119,30 @@ struct Results {
   }
 };
 
+// The sums over k of an operand: of the rows of a', or of the columns of b'.
+template <class T>
+struct LineSums {
+  int operand = -1;  // 0: a, 1: b, -1: none is summed
+  Target<T> to = {};
+};
+
+template <class T>
+LineSums<T> line_sums_of(const Launch& l) {
+  if (l.op() != Op::FusedMatMul) {
+    return {};
+  }
+  const auto& t = l.attributes<file::FusedMatMulAttributes>();
+  const bool sums = (t.sum_a() || t.sum_b()) && !target_of<T>(l, 1).is_frozen();
+  return sums ? LineSums<T>{t.sum_a() ? 0 : 1, target_of<T>(l, 1)} : LineSums<T>();
+}
+
 // Of a MatMul, Linear or FusedMatMul.
 inline Results results_of(const Launch& l) {
   Results r;
-  if (l.is_gradient(0)) {
-    r.gradient = l.out(0);
-    r.adds = l.adds(0);
-  } else {
-    r.y = l.out(0);
-  }
+  const Target<float> y = target_of<float>(l, 0);
+  r.y = y.data;
+  r.gradient = y.gradient;
+  r.adds = y.adds;
   if (l.op() != Op::FusedMatMul) {
     r.bias = l.has_input(2) ? l.in(2) : nullptr;
     return r;
@@ -130,7 +152,7 @@ inline Results results_of(const Launch& l) {
   r.bias = in(inputs.bias);
   r.addend = in(inputs.addend);
   r.slope = in(inputs.slope);
-  r.sums = l.outputs() == 2 ? l.out(1) : nullptr;
+  r.sums = l.attributes<file::FusedMatMulAttributes>().gelu() ? l.out(1) : nullptr;
   return r;
 }
 

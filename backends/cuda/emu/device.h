@@ -71,6 +71,13 @@ T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
   return of_bits<T>(
       warp_exchange(Collective::shuffle, mask, bits_of(value), inside ? me - lanes : me, where));
 }
+inline void __threadfence() {}
+// Returns the old number. Blocks run one after the other.
+inline unsigned atomicInc(unsigned* at, unsigned most) {
+  const unsigned old = *at;
+  *at = old >= most ? 0 : old + 1;
+  return old;
+}
 inline unsigned __ballot_sync(unsigned mask, int predicate, Where where = Where::current()) {
   return warp_vote(mask, predicate != 0, where);
 }

@@ -295,6 +295,6 @@ void embedding_grad(Launch& l) {
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(embedding_grad, .run = embedding_grad<T>, .workspace = workspace,
-                          .refusal = refusal, .accumulates = 0b1);
+                          .refusal = refusal, .accumulates = outputs<0b1>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::embedding_grad_kernels

@@ -36,15 +36,11 @@ struct Side {
 template <class T>
 struct Product {
   Side<T> sides[2];
-  Results to;
-  float* parts;  // the results of the parts of k, if there are several
+  SplitResults<T> results;
   int k;
-  bool four_y;
   Loops<2> batches;
   unsigned tiles[2];
-  unsigned splits;  // parts of k
-  int split;        // k per part
-  int64_t y_split;  // elements between the results of two parts
+  int split;  // k per part
 };
 
 // The division of a product.
@@ -127,48 +123,76 @@ __device__ void add_teams(Memory& shared, float (&sum)[kEach][kEach], int team, 
   }
 }
 
-// What a block computes.
-struct TilePlace {
-  int tile[2];  // along the rows, along the columns
-  int part;     // of k
-  unsigned batch;
-};
 template <class T>
 __device__ TilePlace place_of_block(const Product<T>& p, unsigned block) {
   const unsigned of_matrix = p.tiles[0] * p.tiles[1];
   const unsigned tile = block % of_matrix;
   const unsigned rest = block / of_matrix;
+  const unsigned batch = rest / p.results.splits;
   return {{static_cast<int>(tile % p.tiles[0]), static_cast<int>(tile / p.tiles[0])},
-          static_cast<int>(rest % p.splits),
-          rest / p.splits};
+          static_cast<int>(rest % p.results.splits),
+          batch,
+          batch * of_matrix + tile};
 }
 
 // Writes the sums of a thread, whose first groups of rows and columns in the tile are `mine`.
 template <class T, class S, int kEach>
-__device__ void write_tile(const Product<S>& p, const float (&sum)[kEach][kEach],
+__device__ void write_tile(const SplitResults<S>& results, const float (&sum)[kEach][kEach],
                            const TilePlace& place, const int (&mine)[2]) {
-  const int m = p.sides[0].rows;
-  const int n = p.sides[1].rows;
-  const int64_t matrix = int64_t{place.batch} * m * n;
   BOWLINE_UNROLL
   for (int q = 0; q < T::kQuadsEach; ++q) {
     const int column = place.tile[1] * T::kSize + 4 * (mine[1] + q * T::kAcross);
     BOWLINE_UNROLL
     for (int i = 0; i < kEach; ++i) {
-      const int r = place.tile[0] * T::kSize + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
-      if (r >= m || column >= n) {
-        continue;
-      }
-      const int64_t at = matrix + int64_t{r} * n + column;
-      const bool four = p.four_y && n - column >= 4;
-      float v[4] = {sum[i][4 * q], sum[i][4 * q + 1], sum[i][4 * q + 2], sum[i][4 * q + 3]};
-      if (p.splits > 1) {
-        write_first(p.parts + place.part * p.y_split + at, four, n - column, v);
-      } else {
-        p.to.template put<S>(v, at, column, four, n - column);
+      const int row = place.tile[0] * T::kSize + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
+      if (row < results.sizes[0] && column < results.sizes[1]) {
+        float v[4] = {sum[i][4 * q], sum[i][4 * q + 1], sum[i][4 * q + 2], sum[i][4 * q + 3]};
+        results.put(place, row, column, v);
       }
     }
   }
+}
+
+// Multiplies the panels of a team, from `at` on. The first groups of rows and columns of the thread
+// are `mine`.
+template <class T, class Memory, int kEach>
+__device__ void multiply_step(Memory& shared, int at, const int (&mine)[2],
+                              float (&sum)[kEach][kEach]) {
+  BOWLINE_KEEP_LOOP
+  for (int quad = 0; quad < T::kStep / 2; ++quad) {
+    BOWLINE_UNROLL
+    for (int k = 2 * quad; k < 2 * quad + 2; ++k) {
+      Fragment<T::kQuadsEach> a;
+      Fragment<T::kQuadsEach> b;
+      BOWLINE_UNROLL
+      for (int q = 0; q < T::kQuadsEach; ++q) {
+        const int from = at + k * T::kQuads;
+        a.set(q, shared[from + ((mine[0] + q * T::kAcross) ^ quad / 2)]);
+        b.set(q, shared[from + T::kSideSize + ((mine[1] + q * T::kAcross) ^ quad / 2)]);
+      }
+      BOWLINE_UNROLL
+      for (int i = 0; i < kEach; ++i) {
+        BOWLINE_UNROLL
+        for (int j = 0; j < kEach; ++j) {
+          sum[i][j] += a.v[i] * b.v[j];
+        }
+      }
+    }
+  }
+}
+
+// The sum of a line of an operand over the steps of k in the panels of all teams, from `at` on.
+template <class T, class Memory>
+__device__ float sum_of_line(const Memory& shared, int at, int operand, int line) {
+  float sum = 0;
+  BOWLINE_KEEP_LOOP
+  for (int i = 0; i < T::kThreads / T::kTeam * T::kStep; ++i) {
+    const int k = i % T::kStep;
+    const float4 v = shared[at + i / T::kStep * T::kTeamSize + operand * T::kSideSize +
+                            k * T::kQuads + (line / 4 ^ k / 4)];
+    sum += line % 4 == 0 ? v.x : line % 4 == 1 ? v.y : line % 4 == 2 ? v.z : v.w;
+  }
+  return sum;
 }
 
 // kCodes: an operand may be quantized.
@@ -181,7 +205,6 @@ __device__ void multiply_tile(const Product<S>& p) {
   const int thread = static_cast<int>(threadIdx.x) % T::kTeam;
   const int team = static_cast<int>(threadIdx.x) / T::kTeam;
 
-  const int block = static_cast<int>(blockIdx.x);
   const TilePlace place = place_of_block(p, blockIdx.x);
   int64_t offsets[2];
   p.batches.offsets(place.batch, offsets);
@@ -238,6 +261,9 @@ __device__ void multiply_tile(const Product<S>& p) {
       sum[i][j] = 0;
     }
   }
+  // In the first tiles, a thread sums a line of an operand. All registers are in use.
+  __shared__ Shared<float[kTile]> line_sums;
+  const bool sums_lines = !kCodes && p.results.sums_lines(place);
   const int steps = (end - begin + kTeams * T::kStep - 1) / (kTeams * T::kStep);
   if (steps > 0) {
     load();
@@ -248,27 +274,10 @@ __device__ void multiply_tile(const Product<S>& p) {
     if (step + 1 < steps) {
       load();
     }
-    const int a_at = step % 2 * T::kBuffer + team * T::kTeamSize;
-    const int b_at = a_at + T::kSideSize;
-    BOWLINE_KEEP_LOOP
-    for (int quad = 0; quad < T::kStep / 2; ++quad) {
-      BOWLINE_UNROLL
-      for (int k = 2 * quad; k < 2 * quad + 2; ++k) {
-        Fragment<T::kQuadsEach> a;
-        Fragment<T::kQuadsEach> b;
-        BOWLINE_UNROLL
-        for (int q = 0; q < T::kQuadsEach; ++q) {
-          a.set(q, shared[a_at + k * T::kQuads + ((mine[0] + q * T::kAcross) ^ quad / 2)]);
-          b.set(q, shared[b_at + k * T::kQuads + ((mine[1] + q * T::kAcross) ^ quad / 2)]);
-        }
-        BOWLINE_UNROLL
-        for (int i = 0; i < kEach; ++i) {
-          BOWLINE_UNROLL
-          for (int j = 0; j < kEach; ++j) {
-            sum[i][j] += a.v[i] * b.v[j];
-          }
-        }
-      }
+    multiply_step<T>(shared, step % 2 * T::kBuffer + team * T::kTeamSize, mine, sum);
+    if (const int of = opaque(static_cast<int>(threadIdx.x)); sums_lines && of < kTile) {
+      const float more = sum_of_line<T>(shared, step % 2 * T::kBuffer, p.results.lines.operand, of);
+      line_sums[of] = (step == 0 ? 0.0f : static_cast<float>(line_sums[of])) + more;
     }
     if (step + 1 < steps) {
       store((step + 1) % 2);
@@ -279,11 +288,17 @@ __device__ void multiply_tile(const Product<S>& p) {
   if (kTeams > 1) {
     add_teams<T>(shared, sum, team, thread);
   }
+  // Computed again: it would occupy registers in the loop.
+  const TilePlace same =
+      place_of_block(p, static_cast<unsigned>(opaque(static_cast<int>(blockIdx.x))));
   if (team == 0) {
-    // The place is computed again, because it would occupy registers in the loop.
-    const TilePlace end_place = place_of_block(p, static_cast<unsigned>(opaque(block)));
-    write_tile<T>(p, sum, end_place, mine);
+    write_tile<T>(p.results, sum, same, mine);
   }
+  if (const int of = static_cast<int>(threadIdx.x); sums_lines && of < kTile) {
+    p.results.put_line(same, same.along(p.results.lines.operand) * kTile + of,
+                       steps == 0 ? 0.0f : static_cast<float>(line_sums[of]));
+  }
+  p.results.template finish<kTile, kTile, T::kThreads, 4>(same);
 }
 
 // Two blocks per SM leave too few registers for the conversion of operands.
@@ -322,6 +337,8 @@ bool set_epilogue(BlasProduct& p, const Node& node) {
   p.epilogue = t.gelu()        ? BlasEpilogue::gelu
                : t.gelu_grad() ? BlasEpilogue::gelu_grad
                : t.bias()      ? BlasEpilogue::bias
+               : t.sum_a()     ? BlasEpilogue::sums_a
+               : t.sum_b()     ? BlasEpilogue::sums_b
                                : BlasEpilogue::none;
   constexpr int64_t kAuxRows = 8;  // rows of `aux` consist of so many elements
   return !(t.gelu() || t.gelu_grad()) ||
@@ -387,18 +404,13 @@ const char* refusal_of(const BlasProduct& s) {
   return fits ? nullptr : "The matrices have more than 2^31 rows, columns or tiles.";
 }
 
-uint64_t workspace_of(const BlasProduct& s) {
-  const Plan plan = plan_of(s);
-  return plan.splits == 1 ? 0 : static_cast<uint64_t>(plan.splits * s.batch * s.m * s.n * 4);
-}
-
 template <int kTile, int kEach, int kTeams, class T>
 void launch_tiles(Launch& l, Product<T> p, int64_t batch) {
   const bool codes = p.sides[0].codes.codes != nullptr || p.sides[1].codes.codes != nullptr;
   for (int i = 0; i < 2; ++i) {
     p.tiles[i] = static_cast<unsigned>(tiles_along(p.sides[i].rows, kTile));
   }
-  const unsigned blocks = p.tiles[0] * p.tiles[1] * p.splits * static_cast<unsigned>(batch);
+  const unsigned blocks = p.tiles[0] * p.tiles[1] * p.results.splits * static_cast<unsigned>(batch);
   l.launch("product",
            codes ? product_kernel<T, kTile, kEach, kTeams, true>
                  : product_kernel<T, kTile, kEach, kTeams, false>,
@@ -422,12 +434,8 @@ void multiply(Launch& l, const Form& f) {
   p.sides[1] = side(1, s.n, s.transpose_b);
   p.k = static_cast<int>(s.k);
   p.batches = f.batches;
-  p.splits = plan.splits;
   p.split = plan.split;
-  p.y_split = s.batch * s.m * s.n;
-  p.to = results_of(l);
-  p.parts = l.workspace();
-  p.four_y = p.to.allow_packs(s.n, 4, sizeof(T));
+  p.results = split_results_of<T>(l, sizes_of(l.record()), plan.splits, 4);
   if (plan.tile == 128) {
     launch_tiles<128, 8, 1>(l, p, s.batch);
   } else if (plan.tile == 64) {
@@ -435,27 +443,59 @@ void multiply(Launch& l, const Form& f) {
   } else {
     launch_tiles<32, 4, 4>(l, p, s.batch);
   }
-  if (plan.splits > 1) {
-    add_splits<T>(l, p.parts, plan.splits, p.to, s.n, static_cast<uint64_t>(p.y_split));
-  }
 }
 
 // Multiplies with the library, whose operands keep their dtypes.
+// The sums of lines that the library has written to scratch memory, because it cannot add to a
+// gradient, or has another dtype.
+template <class T>
+__global__ void put_lines_kernel(const void* sums, DType type, Target<T> to, uint64_t count) {
+  for_elements(count, [&](uint64_t i) { to.put(i, read(sums, type, static_cast<int64_t>(i))); });
+}
+
+constexpr uint64_t kLineAlignment = 256;  // of the workspace behind the sums
+uint64_t line_bytes(const BlasProduct& p) {
+  const bool sums = p.epilogue == BlasEpilogue::sums_a || p.epilogue == BlasEpilogue::sums_b;
+  const uint64_t bytes = static_cast<uint64_t>(std::max(p.m, p.n)) * sizeof(float);
+  return sums ? (bytes + kLineAlignment - 1) / kLineAlignment * kLineAlignment : 0;
+}
+
+template <class T>
 bool multiply_with_library(Launch& l, const Form& f) {
-  if (!f.in_library) {
+  const Results r = results_of(l);
+  // The library adds the old gradient before Gelu, and instead of the addend.
+  const bool is_gelu = r.sums != nullptr || r.slope != nullptr;
+  if (!f.in_library || r.is_frozen() ||
+      (r.gradient != nullptr && (is_gelu || r.addend != nullptr))) {
     return false;
   }
-  const Results r = results_of(l);
   BlasProduct p = f.sizes;
   p.adds = p.adds || r.adds;
-  return l.multiply(p, {.a = l.in(0),
-                        .b = l.in(1),
-                        .y = l.out(0),
-                        .c = r.adds ? r.gradient : r.addend,
-                        .bias = const_cast<void*>(r.bias),
-                        .aux = r.sums != nullptr ? r.sums : const_cast<void*>(r.slope),
-                        .workspace = l.workspace(),
-                        .workspace_bytes = l.workspace_bytes()});
+  const LineSums<T> lines = line_sums_of<T>(l);
+  const bool direct = !lines.to.adds && l.outputs() == 2 && l.out_type(1) == p.y_type;
+  const uint64_t skipped = line_bytes(p);
+  BlasOperands o = {.a = l.in(0),
+                    .b = l.in(1),
+                    .y = l.out(0),
+                    .c = r.adds ? r.gradient : r.addend,
+                    .bias = const_cast<void*>(r.bias),
+                    .aux = r.sums != nullptr ? r.sums : const_cast<void*>(r.slope),
+                    .workspace = l.workspace() + skipped / sizeof(float),
+                    .workspace_bytes = l.workspace_bytes() - skipped};
+  if (lines.operand < 0) {
+    p.epilogue = skipped > 0 ? BlasEpilogue::none : p.epilogue;  // the sums are frozen
+    return l.multiply(p, o);
+  }
+  o.bias = direct ? l.out(1) : l.workspace();
+  if (!l.multiply(p, o)) {
+    return false;
+  }
+  if (!direct) {
+    const auto count = static_cast<uint64_t>(lines.operand == 0 ? p.m : p.n);
+    l.launch("sums of lines", put_lines_kernel<T>, element_blocks(count), kElementThreads, o.bias,
+             p.y_type, lines.to, count);
+  }
+  return true;
 }
 
 // True if matrix_vector.cu computes the product.
@@ -463,11 +503,10 @@ bool is_few_rows(const device::Operand& a, const MatrixProduct& sizes) {
   return has_few_rows(sizes) && a.encoding.is_plain();
 }
 
+template <class T>
 void product(Launch& l) {
   const MatrixProduct sizes = sizes_of(l.record());
-  // An entry with 0 elements ignores its contribution.
-  const bool is_frozen = l.is_gradient(0) && l.entry(l.out_operand(0)).elements == 0;
-  if (sizes.is_empty() || is_frozen) {
+  if (sizes.is_empty() || (results_of(l).is_frozen() && line_sums_of<T>(l).operand < 0)) {
     return;
   }
   if (is_few_rows(l.in_operand(0), sizes)) {
@@ -475,17 +514,26 @@ void product(Launch& l) {
     return;
   }
   const Form f = form_of(l.record());
-  if (multiply_with_library(l, f)) {
+  if (multiply_with_library<T>(l, f)) {
     return;
   }
-  if (l.traits().multiplies(l.type())) {
-    multiply_on_tensor_cores(l, sizes);
-  } else if (l.type() == DType::bf16) {
-    multiply<__nv_bfloat16>(l, f);
-  } else {
+  if constexpr (std::is_same_v<T, float>) {
     multiply<float>(l, f);
+  } else if (l.traits().multiplies(l.type())) {
+    multiply_on_tensor_cores(l, sizes);
+  } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    multiply<T>(l, f);
   }
 }
+
+// The products of the library for a node. Contributions to gradients are f32.
+BlasProduct as_gradient(const NodeView& v, const Form& f) {
+  const bool can_be = f.sizes.epilogue == BlasEpilogue::none || line_bytes(f.sizes) > 0;
+  BlasProduct p = f.sizes;
+  p.y_type = can_be && v.query.op != Op::Linear ? DType::f32 : p.y_type;
+  return p;
+}
+
 uint64_t workspace(const NodeView& v) {
   const MatrixProduct sizes = sizes_of(v.query);
   if (sizes.is_empty() || is_few_rows(v.query.inputs[0], sizes)) {
@@ -494,23 +542,39 @@ uint64_t workspace(const NodeView& v) {
   const Form f = form_of(v.query);
   uint64_t theirs = 0;
   if (v.blas != nullptr && f.in_library) {
-    BlasProduct as_gradient = f.sizes;
-    as_gradient.y_type = v.query.op == Op::MatMul ? DType::f32 : f.sizes.y_type;
-    theirs = std::max(v.blas->workspace(f.sizes), v.blas->workspace(as_gradient));
+    theirs = line_bytes(f.sizes) +
+             std::max(v.blas->workspace(f.sizes), v.blas->workspace(as_gradient(v, f)));
   }
-  const uint64_t own = v.traits.multiplies(v.query.type) ? tensor_product_workspace(sizes, v.traits)
-                                                         : workspace_of(f.sizes);
+  const uint64_t own = v.traits.multiplies(v.query.type)
+                           ? tensor_product_workspace(sizes, v.traits)
+                           : parts_bytes(sizes, plan_of(f.sizes).splits);
   return std::max(own, theirs);
 }
-const char* refusal(const NodeView& v) { return refusal_of(form_of(v.query).sizes); }
+
+// The values before Gelu never are a gradient.
+uint32_t gradients_of_fused(const NodeView& v) {
+  return v.attributes<file::FusedMatMulAttributes>().gelu() ? 0b1 : 0b11;
+}
+
+const char* refusal(const NodeView& v) {
+  const Form f = form_of(v.query);
+  if (line_bytes(f.sizes) > 0 && sizes_of(v.query).is_empty()) {
+    return "A product without results has no sums of lines.";
+  }
+  if (line_bytes(f.sizes) > 0 && v.blas != nullptr && f.in_library &&
+      !v.blas->supports(as_gradient(v, f))) {
+    return "This version of cuBLASLt has no sums of lines.";
+  }
+  return refusal_of(f.sizes);
+}
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
-                          .accumulates = 0b1, .encoded = 0b11);
-BOWLINE_KERNELS_OF_FLOATS(linear, .run = product, .workspace = workspace, .refusal = refusal,
+BOWLINE_KERNELS_OF_FLOATS(mat_mul, .run = product<T>, .workspace = workspace, .refusal = refusal,
+                          .accumulates = outputs<0b1>, .encoded = 0b11);
+BOWLINE_KERNELS_OF_FLOATS(linear, .run = product<T>, .workspace = workspace, .refusal = refusal,
                           .encoded = 0b10);
-BOWLINE_KERNELS_OF_FLOATS(fused_mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
-                          .encoded = 0b10);
+BOWLINE_KERNELS_OF_FLOATS(fused_mat_mul, .run = product<T>, .workspace = workspace,
+                          .refusal = refusal, .accumulates = gradients_of_fused, .encoded = 0b10);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels

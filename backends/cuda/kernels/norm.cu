@@ -1,8 +1,10 @@
-//! ops(f32, f16, bf16) LayerNorm RmsNorm LayerNormGrad RmsNormGrad
+//! ops(f32, f16, bf16) LayerNorm RmsNorm LayerNormGrad RmsNormGrad FusedNormGrad
 // Norms along the last axis. Statistics are f32; the variance is computed from the differences to
 // the mean.
 #include <algorithm>
+#include <cmath>
 
+#include "device/last_block.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 #include "device/target.cuh"
@@ -12,7 +14,7 @@ namespace {
 
 constexpr unsigned kGroup = kRowThreads / kLanes;  // rows that a block processes at once
 constexpr uint64_t kMostParts = 512;               // of the sums over rows
-constexpr unsigned kColumnWidth = 8;  // columns per block that adds parts: 32 bytes of each
+constexpr uint64_t kFewParts = 32;                 // that one block adds
 
 // 1 / sqrt(mean of (x - mean)^2 + eps) of a row, and its mean, which is 0 for RmsNorm.
 template <bool kLayer, unsigned kTeam, int kWidth, class T>
@@ -66,29 +68,84 @@ __global__ void norm_kernel(const T* __restrict__ x, const T* __restrict__ gamma
   }
 }
 
-// Where each block writes its sums over rows.
-struct BlockSums {
-  float* dgamma;   // of the first block
-  float* dbeta;    // the same; unused for RmsNorm
-  uint64_t apart;  // elements between the sums of two blocks
+// The sums over rows. Each block adds its rows, the last block of a group adds those of the group,
+// and the last group adds those of all groups.
+template <class T>
+struct RowSums {
+  float* parts;  // [parts, columns]: by block, n columns of dgamma, then n columns of dbeta
   uint64_t rows_per_block;
+  unsigned count;  // of parts
+  unsigned group;  // parts per group
+  uint32_t* counters;
+  Target<T> dgamma;
+  Target<T> dbeta;
+
+  __device__ float* part(uint64_t i, uint64_t columns) const { return parts + i * columns; }
+  __host__ __device__ unsigned groups() const { return (count + group - 1) / group; }
 };
 
-// With h = (x - mean) * s and g = dy * gamma: dx = s * (g - mean g - h * mean(g h)), without "mean
-// g" for RmsNorm.
+// Calls put(column, sums) with the sums of `count` rows of `columns` columns, kWidth columns at
+// once. All threads of a block share the columns.
+template <int kWidth, class F>
+__device__ void add_rows(const float* rows, unsigned count, uint64_t columns, F&& put) {
+  for (uint64_t i = threadIdx.x * kWidth; i < columns; i += kRowThreads * kWidth) {
+    float sum[kWidth] = {};
+    for (unsigned r = 0; r < count; ++r) {
+      float v[kWidth];
+      read_some(rows + r * columns + i, v);
+      for (int k = 0; k < kWidth; ++k) {
+        sum[k] += v[k];
+      }
+    }
+    put(i, sum);
+  }
+}
+
+// Adds the parts of all blocks in order. A row of parts is a multiple of kWidth columns.
+template <int kWidth, class T>
+__device__ void add_parts(const RowSums<T>& s, uint64_t n, uint64_t columns) {
+  const unsigned group = blockIdx.x / s.group;
+  const unsigned first = group * s.group;
+  const unsigned here = min(s.group, s.count - first);
+  if (!arrives_last(s.counters + 1 + group, here)) {
+    return;
+  }
+  const auto put = [&](uint64_t column, float(&sum)[kWidth]) {
+    if (column < n) {
+      s.dgamma.put_some(column, sum);
+    } else {
+      s.dbeta.put_some(column - n, sum);
+    }
+  };
+  if (s.groups() == 1) {
+    add_rows<kWidth>(s.part(0, columns), here, columns, put);
+    return;
+  }
+  float* const of_groups = s.part(s.count, columns);
+  add_rows<kWidth>(s.part(first, columns), here, columns,
+                   [&](uint64_t column, float(&sum)[kWidth]) {
+                     write_some(of_groups + group * columns + column, sum);
+                   });
+  if (arrives_last(s.counters, s.groups())) {
+    add_rows<kWidth>(of_groups, s.groups(), columns, put);
+  }
+}
+
+// With h = (x - mean) * s and g = dy * gamma: dx = s * (g - mean g - h * mean(g h)) + addend,
+// without "mean g" for RmsNorm. The addend may be null.
 //
 // A block owns some rows and adds dy * h and dy over them. It processes them in groups: first one
 // warp per row computes the means of the row; then the threads become columns, and each adds its
 // column over the rows of the group.
 template <bool kLayer, int kWidth, class T>
 __global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ gamma,
-                                 const T* __restrict__ dy, T* __restrict__ dx, uint64_t rows,
-                                 uint64_t n, float eps, BlockSums sums) {
+                                 const T* __restrict__ dy, const T* addend, T* dx, uint64_t rows,
+                                 uint64_t n, float eps, RowSums<T> sums) {
   __shared__ Shared<float[kGroup][4]> means;  // of x, s, of g, of g h
   const uint64_t first = blockIdx.x * sums.rows_per_block;
   const uint64_t end = min(first + sums.rows_per_block, rows);
-  float* dgamma = sums.dgamma + blockIdx.x * sums.apart;
-  float* dbeta = sums.dbeta + blockIdx.x * sums.apart;
+  float* const dgamma = sums.part(blockIdx.x, kLayer ? 2 * n : n);
+  float* const dbeta = dgamma + n;
   uint64_t group = first;
   do {  // once even without rows: the sums are then 0
     const unsigned warp = threadIdx.x / kLanes;
@@ -140,6 +197,12 @@ __global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ 
           add_beta[k] += d[k];
           d[k] = scale * (d[k] * g[k] - mean_g - h * mean_gh);
         }
+        if (addend != nullptr) {
+          read_some(addend + (group + r) * n + i, v);
+          for (int k = 0; k < kWidth; ++k) {
+            d[k] += v[k];
+          }
+        }
         write_some(dx + (group + r) * n + i, d);
       }
       float before[kWidth] = {};
@@ -163,23 +226,7 @@ __global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ 
     __syncthreads();  // all threads have read the means
     group += kGroup;
   } while (group < end);
-}
-
-// Adds `parts` rows of partial sums. Each row has n columns of dgamma, then n columns of dbeta.
-template <class T>
-__global__ void add_parts_kernel(const float* from, Target<T> dgamma, Target<T> dbeta,
-                                 uint64_t parts, uint64_t columns, uint64_t n, unsigned width) {
-  const uint64_t column = uint64_t{blockIdx.x} * width + threadIdx.x % width;
-  const bool mine = column < columns;
-  const float sum = column_sum(width, 0, mine ? parts : 0,
-                               [&](uint64_t i) { return from[i * columns + column]; });
-  if (mine && threadIdx.x < width) {
-    if (column < n) {
-      dgamma.put(column, sum);
-    } else {
-      dbeta.put(column - n, sum);
-    }
-  }
+  add_parts<kWidth>(sums, n, kLayer ? 2 * n : n);
 }
 
 float eps_of(const Launch& l, bool layer) {
@@ -212,53 +259,64 @@ Parts parts_of(uint64_t rows) {
   return {groups_per_block * kGroup, (groups + groups_per_block - 1) / groups_per_block};
 }
 
-// 16-bit dtypes and gradients need separate sums even for a single part.
-template <bool kLayer, class T>
-uint64_t norm_grad_workspace(const NodeView& node) {
-  const uint64_t parts = parts_of(rows_of(node.in(0))).count;
-  const auto n = static_cast<uint64_t>(node.in(0).back());
-  return parts * n * (kLayer ? 2 : 1) * sizeof(float);
+unsigned group_of(const Parts& parts) {
+  const auto root = static_cast<unsigned>(std::ceil(std::sqrt(static_cast<double>(parts.count))));
+  return parts.count <= kFewParts ? static_cast<unsigned>(parts.count) : root;
 }
 
+template <bool kLayer>
+uint64_t norm_grad_workspace(const NodeView& node) {
+  const Parts parts = parts_of(rows_of(node.in(0)));
+  const auto n = static_cast<uint64_t>(node.in(0).back());
+  const uint64_t groups = blocks_for(parts.count, group_of(parts));
+  return (parts.count + groups) * n * (kLayer ? 2 : 1) * sizeof(float);
+}
+uint64_t fused_workspace(const NodeView& node) {
+  return node.attributes<file::FusedNormGradAttributes>().rms() ? norm_grad_workspace<false>(node)
+                                                                : norm_grad_workspace<true>(node);
+}
+
+// `addend`: input 3, or null.
 template <bool kLayer, class T>
-void norm_grad(Launch& l) {
+void norm_grad(Launch& l, float eps, const T* addend) {
   const Shape& x = l.in_shape(0);
   const auto n = static_cast<uint64_t>(x.back());
   if (n == 0) {
     return;
   }
   const Parts parts = parts_of(rows_of(x));
-  const uint64_t columns = kLayer ? 2 * n : n;
-  const bool adds =
-      parts.count > 1 || sizeof(T) < 4 || l.is_gradient(1) || l.is_gradient(kLayer ? 2 : 1);
-  BlockSums sums{l.out(1), kLayer ? l.out(2) : l.out(1), 0, parts.rows_per_block};
-  if (adds) {
-    sums.dgamma = l.workspace();
-    sums.dbeta = kLayer ? sums.dgamma + n : sums.dgamma;
-    sums.apart = columns;
-  }
+  const RowSums<T> sums = {
+      l.workspace(),      parts.rows_per_block, static_cast<unsigned>(parts.count), group_of(parts),
+      l.block_counters(), target_of<T>(l, 1),   target_of<T>(l, kLayer ? 2 : 1)};
   constexpr int kWidth = kPack<T>;
-  const bool packs =
-      n % kWidth == 0 && aligned16(l.in(0), l.in(1), l.in(2), l.out(0), sums.dgamma, sums.dbeta);
+  const bool packs = n % kWidth == 0 && aligned16(l.in(0), l.in(1), l.in(2), l.out(0), addend,
+                                                  l.out(1), l.out(kLayer ? 2 : 1));
   l.launch("norm gradient",
            packs ? norm_grad_kernel<kLayer, kWidth, T> : norm_grad_kernel<kLayer, 1, T>,
            static_cast<unsigned>(parts.count), kRowThreads, l.in_as<T>(0), l.in_as<T>(1),
-           l.in_as<T>(2), l.out_as<T>(0), rows_of(x), n, eps_of(l, kLayer), sums);
-  if (adds) {
-    const unsigned width = column_width(columns, kColumnWidth);
-    l.launch("norm gradient, sums", add_parts_kernel<T>, blocks_for(columns, width), kRowThreads,
-             l.workspace(), target_of<T>(l, 1), target_of<T>(l, kLayer ? 2 : 1), parts.count,
-             columns, n, width);
-  }
+           l.in_as<T>(2), addend, l.out_as<T>(0), rows_of(x), n, eps, sums);
+}
+
+template <bool kLayer, class T>
+void plain_grad(Launch& l) {
+  norm_grad<kLayer, T>(l, eps_of(l, kLayer), nullptr);
+}
+template <class T>
+void fused_grad(Launch& l) {
+  const auto& t = l.attributes<file::FusedNormGradAttributes>();
+  t.rms() ? norm_grad<false, T>(l, t.eps(), l.in_as<T>(3))
+          : norm_grad<true, T>(l, t.eps(), l.in_as<T>(3));
 }
 
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(layer_norm, .run = norm<true, T>);
 BOWLINE_KERNELS_OF_FLOATS(rms_norm, .run = norm<false, T>);
-BOWLINE_KERNELS_OF_FLOATS(layer_norm_grad, .run = norm_grad<true, T>,
-                          .workspace = norm_grad_workspace<true, T>, .accumulates = 0b110);
-BOWLINE_KERNELS_OF_FLOATS(rms_norm_grad, .run = norm_grad<false, T>,
-                          .workspace = norm_grad_workspace<false, T>, .accumulates = 0b10);
+BOWLINE_KERNELS_OF_FLOATS(layer_norm_grad, .run = plain_grad<true, T>,
+                          .workspace = norm_grad_workspace<true>, .accumulates = outputs<0b110>);
+BOWLINE_KERNELS_OF_FLOATS(rms_norm_grad, .run = plain_grad<false, T>,
+                          .workspace = norm_grad_workspace<false>, .accumulates = outputs<0b10>);
+BOWLINE_KERNELS_OF_FLOATS(fused_norm_grad, .run = fused_grad<T>, .workspace = fused_workspace,
+                          .accumulates = outputs<0b110>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::norm_kernels

@@ -172,6 +172,6 @@ BOWLINE_KERNELS_OF_FLOATS(reduce_mean, .run = reduce<reduced_axes, true, T>,
 BOWLINE_KERNELS_OF_FLOATS(global_average_pool, .run = reduce<spatial_axes, true, T>,
                           .workspace = workspace<spatial_axes>);
 BOWLINE_KERNELS_OF_FLOATS(sum_to, .run = reduce<axes_of_sum_to, false, T>,
-                          .workspace = workspace<axes_of_sum_to>, .accumulates = 0b1);
+                          .workspace = workspace<axes_of_sum_to>, .accumulates = outputs<0b1>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::reduce_kernels

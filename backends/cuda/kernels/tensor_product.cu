@@ -6,7 +6,7 @@
 // three of bf16, so they keep the bits that they have in f32.
 //
 // Every result is the sum over k in one order, whatever the tile. A product with too few tiles is
-// split along k, and the parts are added in order.
+// split along k. The last block of a tile adds the parts in order.
 #include <algorithm>
 
 #include "device/elements.cuh"
@@ -20,15 +20,11 @@ namespace {
 template <class T>
 struct Product {
   PanelSource<T> sources[2];
-  Results to;
-  float* parts;  // the results of the parts of k, if there are several
+  SplitResults<T> results;
   int k;
-  bool packs_y;  // rows of results consist of groups of 8 at multiples of 16 bytes
   Loops<2> batches;
   unsigned tiles[2];
-  unsigned splits;
-  int split;        // k per part
-  int64_t y_split;  // results of a part
+  int split;  // k per part
 };
 
 // A tile of kM x kN results; each warp computes kWarpM x kWarpN of them.
@@ -52,13 +48,8 @@ constexpr int parts(Way way) {
 
 // The place of the block. Blocks that run at the same time share rows of a and columns of b in the
 // cache: kGroup rows of tiles form a group, which is computed column by column.
-struct Place {
-  int tile[2];
-  int part;
-  unsigned batch;
-};
 template <class T>
-__device__ Place place_of_block(const Product<T>& p) {
+__device__ TilePlace place_of_block(const Product<T>& p) {
   constexpr unsigned kGroup = 8;
   const unsigned of_matrix = p.tiles[0] * p.tiles[1];
   const unsigned block = blockIdx.x % of_matrix;
@@ -67,8 +58,9 @@ __device__ Place place_of_block(const Product<T>& p) {
   const unsigned rows = min(kGroup, p.tiles[0] - first);
   const unsigned in_group = block % (kGroup * p.tiles[1]);
   return {{static_cast<int>(first + in_group % rows), static_cast<int>(in_group / rows)},
-          static_cast<int>(rest % p.splits),
-          rest / p.splits};
+          static_cast<int>(rest % p.results.splits),
+          rest / p.results.splits,
+          rest / p.results.splits * of_matrix + block};
 }
 
 // 16 rows of the sums of a warp, on their way through shared memory: a lane gets 8 results of a
@@ -128,12 +120,9 @@ class Slab {
 
 // Writes the sums of a warp for results from (row, column) on. `shared` is memory of the warp.
 template <class T, int kTilesM, int kTilesN>
-__device__ void write_tile(const Product<T>& p, const float (&sums)[kTilesM][kTilesN][4],
-                           const Place& place, const Packs& shared, int row, int column) {
+__device__ void write_tile(const SplitResults<T>& results, const float (&sums)[kTilesM][kTilesN][4],
+                           const TilePlace& place, const Packs& shared, int row, int column) {
   constexpr int kColumns = 8 * kTilesN;
-  const int rows = p.sources[0].rows;
-  const int n = p.sources[1].rows;
-  const int64_t matrix = int64_t{place.batch} * rows * n;
   const Slab<kColumns> slab(shared);
   BOWLINE_KEEP_LOOP
   for (int i = 0; i < kTilesM; ++i) {
@@ -148,22 +137,68 @@ __device__ void write_tile(const Product<T>& p, const float (&sums)[kTilesM][kTi
     for (int group = static_cast<int>(threadIdx.x) % 32; group < slab.kGroups; group += 32) {
       const int at_row = row + 16 * i + group * 8 / kColumns;
       const int at_column = column + group * 8 % kColumns;
-      if (at_row >= rows || at_column >= n) {
-        continue;
-      }
-      float v[8];
-      slab.load(group, v);
-      const int64_t at = matrix + int64_t{at_row} * n + at_column;
-      const bool packs = p.packs_y && n - at_column >= 8;
-      if (p.splits > 1) {
-        write_first(p.parts + place.part * p.y_split + at, packs, n - at_column, v);
-      } else {
-        p.to.template put<T>(v, at, at_column, packs, n - at_column);
+      if (at_row < results.sizes[0] && at_column < results.sizes[1]) {
+        float v[8];
+        slab.load(group, v);
+        results.put(place, at_row, at_column, v);
       }
     }
     __syncwarp();
   }
 }
+
+// The sums of the lines of an operand, which matrix instructions multiply with ones. A warp has
+// kTiles tiles of 16 lines of an operand. The warps with the same tiles, kWays, share them.
+template <class T, int kTilesA, int kWaysA, int kTilesB, int kWaysB>
+class Lines {
+ public:
+  static_assert(kTilesA % kWaysA == 0 && kTilesB % kWaysB == 0);
+
+  // `operand`: the summed one, or -1. `way`: the number of this warp among those that share.
+  __device__ Lines(int operand, int way) : operand_(operand), way_(way) {}
+
+  __device__ void add(const uint32_t (&a)[kTilesA][4], const uint32_t (&b)[kTilesB][4]) {
+    const uint32_t ones = pair_of<T>(1, 1);
+    if (operand_ == 0) {
+      BOWLINE_UNROLL
+      for (int i = 0; i < kTilesA; ++i) {
+        if (i / kEachA == way_) {
+          multiply_add<T>(sums_[i % kEachA], a[i], {ones, ones});
+        }
+      }
+    } else if (operand_ == 1) {
+      BOWLINE_UNROLL
+      for (int i = 0; i < kTilesB; ++i) {
+        if (i / kEachB == way_) {
+          multiply_add<T>(sums_[i % kEachB], {b[i][0], b[i][2], b[i][1], b[i][3]}, {ones, ones});
+        }
+      }
+    }
+  }
+
+  // Calls put(line, sum) for the lines of the warp. `first`: the first line of its tiles.
+  template <class F>
+  __device__ void for_each(int first, F&& put) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int each = operand_ == 0 ? kEachA : kEachB;
+    BOWLINE_UNROLL
+    for (int i = 0; i < kMost; ++i) {
+      if (operand_ >= 0 && lane % 4 == 0 && i < each) {
+        const int line = first + 16 * (way_ * each + i) + lane / 4;
+        put(line, sums_[i][0]);
+        put(line + 8, sums_[i][2]);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kEachA = kTilesA / kWaysA;
+  static constexpr int kEachB = kTilesB / kWaysB;
+  static constexpr int kMost = kEachA > kEachB ? kEachA : kEachB;
+  int operand_;
+  int way_;
+  float sums_[kMost][4] = {};
+};
 
 // kAlongA, kAlongB: the lines of a and b are along k.
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
@@ -176,7 +211,7 @@ __device__ void multiply_tile(const Product<T>& p) {
   constexpr int kTilesM = Tile::kWarpM / 16;
   constexpr int kTilesN = Tile::kWarpN / 8;
   const Packs shared = dynamic_shared();
-  const Place place = place_of_block(p);
+  const TilePlace place = place_of_block(p);
   int64_t offsets[2];
   p.batches.offsets(place.batch, offsets);
   const int begin = place.part * p.split;
@@ -192,6 +227,11 @@ __device__ void multiply_tile(const Product<T>& p) {
   const Fragments<PanelB, kAlongB, false, kTilesN / 2> of_b(warp_column);
 
   float sums[kTilesM][kTilesN][4] = {};
+  // The gradient of a weight has lines across k. The tiles at the edges of y sum them.
+  constexpr bool kSums = !kAlongA && !kAlongB && kParts == 1;
+  const int summed = kSums && p.results.sums_lines(place) ? p.results.lines.operand : -1;
+  Lines<T, kTilesM, Tile::kAcross, kTilesN / 2, Tile::kM / Tile::kWarpM> lines(
+      summed, summed == 0 ? warp % Tile::kAcross : warp / Tile::kAcross);
   const auto multiply_parts = [&](const Packs& panel_a, const Packs& panel_b) {
     BOWLINE_UNROLL
     for (int step = 0; step < kPanelDepth / 16; ++step) {
@@ -205,6 +245,9 @@ __device__ void multiply_tile(const Product<T>& p) {
         for (int j = 0; j < kTilesN; ++j) {
           multiply_add<T>(sums[i][j], x[i], {w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]});
         }
+      }
+      if constexpr (kSums) {
+        lines.add(x, w);
       }
     }
   };
@@ -268,7 +311,11 @@ __device__ void multiply_tile(const Product<T>& p) {
   }
   constexpr int kSlab = Slab<Tile::kWarpN>::kSize;
   static_assert(Tile::kThreads / 32 * kSlab <= kStages * kStage);
-  write_tile(p, sums, place, shared.from(warp * kSlab), row + warp_row, column + warp_column);
+  write_tile(p.results, sums, place, shared.from(warp * kSlab), row + warp_row,
+             column + warp_column);
+  lines.for_each(summed == 0 ? row + warp_row : column + warp_column,
+                 [&](int line, float sum) { p.results.put_line(place, line, sum); });
+  p.results.template finish<Tile::kM, Tile::kN, Tile::kThreads, 8>(place);
 }
 
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
@@ -298,16 +345,23 @@ struct Plan {
 
 int64_t tiles_along(int64_t rows, int tile) { return (rows + tile - 1) / tile; }
 
+int64_t tiles_of(const MatrixProduct& p, const TileSize& tile) {
+  return tiles_along(p.m, tile.m) * tiles_along(p.n, tile.n) *
+         static_cast<int64_t>(p.batch.elements());
+}
+
 // Clock cycles that a product takes, in a model: an SM multiplies 1,024 pairs per cycle, and its
-// share of the memory bandwidth is 10 bytes per cycle. A kernel begins and ends in 2,000 cycles.
+// share of the memory bandwidth is 10 bytes per cycle. The block that adds the parts of a tile
+// reads 32 bytes per cycle from the cache, and waits for 1,000 cycles.
 int64_t cycles(const MatrixProduct& p, const Traits& traits, const TileSize& tile, int64_t splits) {
   const auto batch = static_cast<int64_t>(p.batch.elements());
-  const int64_t blocks = tiles_along(p.m, tile.m) * tiles_along(p.n, tile.n) * batch * splits;
+  const int64_t blocks = tiles_of(p, tile) * splits;
   const int64_t waves = (blocks + traits.processors - 1) / traits.processors;
   const int64_t depth = (p.k + splits - 1) / splits + kPanelDepth;
   const int64_t one = tile.m * tile.n * depth / 1024 * 100 / tile.rate;
-  const int64_t bytes = splits == 1 ? 0 : (splits + 1) * p.m * p.n * batch * 4;
-  return waves * one + (splits == 1 ? 0 : 2000 + bytes / (10 * traits.processors));
+  const int64_t written = splits * p.m * p.n * batch * 4;
+  const int64_t added = splits * tile.m * tile.n * 4;
+  return waves * one + (splits == 1 ? 0 : 1000 + written / (10 * traits.processors) + added / 32);
 }
 
 Plan plan_of(const MatrixProduct& p, const Traits& traits) {
@@ -320,7 +374,8 @@ Plan plan_of(const MatrixProduct& p, const Traits& traits) {
     for (const int64_t splits : kSplits) {
       if (splits > 1 &&
           (p.k / splits < kSmallestSplit ||
-           splits * p.m * p.n * static_cast<int64_t>(p.batch.elements()) * 4 > kMaxWorkspace)) {
+           splits * p.m * p.n * static_cast<int64_t>(p.batch.elements()) * 4 > kMaxWorkspace ||
+           tiles_of(p, kTiles[i]) > kBlockCounters)) {
         break;
       }
       const int64_t time = cycles(p, traits, kTiles[i], splits);
@@ -342,7 +397,7 @@ void launch_tile(Launch& l, Product<T> p) {
   p.tiles[0] = static_cast<unsigned>(tiles_along(p.sources[0].rows, Tile::kM));
   p.tiles[1] = static_cast<unsigned>(tiles_along(p.sources[1].rows, Tile::kN));
   const unsigned blocks =
-      p.tiles[0] * p.tiles[1] * p.splits * static_cast<unsigned>(p.batches.elements());
+      p.tiles[0] * p.tiles[1] * p.results.splits * static_cast<unsigned>(p.batches.elements());
   l.launch_shared("tensor product", tile_kernel<T, Tile, kAlongA, kAlongB, kWay>, blocks,
                   Tile::kThreads, stages(kWay) * parts<T>(kWay) * Tile::kStage * sizeof(uint4), p);
 }
@@ -404,14 +459,10 @@ void multiply(Launch& l, const MatrixProduct& m) {
     p.sources[i] = {data, m.k > 0 ? codes_of(l, i) : Codes{}, line, static_cast<int>(rows),
                     line % 8 == 0 && strides_of_packs && aligned16(data)};
   }
-  p.to = results_of(l);
-  p.parts = l.workspace();
+  p.results = split_results_of<T>(l, m, plan.splits, 8);
   p.k = static_cast<int>(m.k);
-  p.packs_y = p.to.allow_packs(m.n, 8, sizeof(T));
   p.batches = m.batch;
-  p.splits = plan.splits;
   p.split = plan.split;
-  p.y_split = static_cast<int64_t>(m.batch.elements()) * m.m * m.n;
   const bool codes = p.sources[0].codes.codes != nullptr || p.sources[1].codes.codes != nullptr;
   const bool packs = p.sources[0].packs && p.sources[1].packs && l.traits().copies_async();
   if (codes) {
@@ -421,9 +472,6 @@ void multiply(Launch& l, const MatrixProduct& m) {
   } else {
     launch_way<T, Way::registers>(l, p, plan.tile, along[0], along[1]);
   }
-  if (p.splits > 1) {
-    add_splits<T>(l, p.parts, p.splits, p.to, m.n, static_cast<uint64_t>(p.y_split));
-  }
 }
 
 }  // namespace
@@ -432,10 +480,7 @@ void multiply(Launch& l, const MatrixProduct& m) {
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 uint64_t tensor_product_workspace(const MatrixProduct& p, const Traits& traits) {
-  const auto plan = tensor_product_kernels::plan_of(p, traits);
-  return plan.splits == 1 ? 0
-                          : uint64_t{plan.splits} * p.batch.elements() *
-                                static_cast<uint64_t>(p.m * p.n) * sizeof(float);
+  return parts_bytes(p, tensor_product_kernels::plan_of(p, traits).splits);
 }
 
 void multiply_on_tensor_cores(Launch& l, const MatrixProduct& p) {

@@ -1,7 +1,5 @@
 // Fusion of matrix products with the operators behind them: see graph/fuse.h.
-#include "core/products.h"
-
-#include "graph/fuse.h"
+#include "graph/rewrites/rewriter.h"
 
 namespace bowline::detail::graph {
 namespace {
@@ -20,49 +18,44 @@ struct Product {
   }
 };
 
-class Products {
+class Products : public Rewriter {
  public:
-  Products(BoundGraph& graph, const device::OpenDevice& device)
-      : graph_(graph),
-        device_(device),
-        readers_(graph.values.size()),
-        is_gone_(graph.nodes.size()) {
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      for (const ValueId v : graph.nodes[n].inputs) {
-        readers_[v].push_back(n);
-      }
-    }
-    for (const ValueId v : graph.outputs) {
-      readers_[v].push_back(kOutput);
-    }
-  }
+  using Rewriter::Rewriter;
 
-  // Returns the number of nodes before `begin` that are gone.
-  size_t rewrite(size_t begin) {
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (!is_gone_[n]) {
-        fuse_at(n);
-      }
+  void fuse_at(size_t n) {
+    const std::optional<Product> found = is_gone_[n] != 0 ? std::nullopt : product_of(n);
+    if (!found) {
+      return;
     }
-    std::vector<BoundNode> kept;
-    size_t gone = 0;
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (!is_gone_[n]) {
-        kept.push_back(std::move(graph_.nodes[n]));
-      } else if (n < begin) {
-        ++gone;
+    Product p = *found;
+    if (!take_gelu_grad(p)) {
+      while (take_add(p)) {
       }
+      take_gelu(p);
     }
-    graph_.nodes = std::move(kept);
-    renumber(graph_);
-    return gone;
+    if (p.node == n && p.gelu == kNoValue) {
+      return;
+    }
+    BoundNode node = node_of(p);
+    if (!can_run(node)) {
+      return;
+    }
+    // The nodes from the product to the place of the FusedMatMul, and Gelu.
+    ValueId v = found->v;
+    is_gone_[n] = 1;
+    while (v != p.v) {
+      const size_t next = readers_[v][0];
+      is_gone_[next] = 1;
+      v = graph_.nodes[next].outputs[0];
+    }
+    if (p.gelu != kNoValue) {
+      is_gone_[graph_[p.gelu].node] = 1;
+    }
+    is_gone_[p.node] = 0;
+    graph_.nodes[p.node] = std::move(node);
   }
 
  private:
-  static constexpr size_t kOutput = SIZE_MAX;
-
-  const Shape& shape(ValueId v) const { return graph_[v].shape; }
-
   // The product of a node of two matrices, or nullopt.
   std::optional<Product> product_of(size_t n) const {
     const BoundNode& node = graph_.nodes[n];
@@ -87,20 +80,18 @@ class Products {
     return fits && graph_[p.a].encoding.is_plain() ? std::optional(p) : std::nullopt;
   }
 
-  // The only node that reads v, or nullptr.
-  const BoundNode* only_reader(ValueId v) const {
-    return readers_[v].size() == 1 && readers_[v][0] != kOutput ? &graph_.nodes[readers_[v][0]]
-                                                                : nullptr;
-  }
-
   // Takes the Add behind the product into it.
   bool take_add(Product& p) const {
-    const BoundNode* const add = only_reader(p.v);
-    if (add == nullptr || add->op != Op::Add || add->inputs[0] == add->inputs[1] ||
-        shape(add->outputs[0]) != shape(p.v)) {
+    const size_t reader = only_reader(p.v);
+    if (reader == kNone) {
       return false;
     }
-    const ValueId other = add->inputs[add->inputs[0] == p.v ? 1 : 0];
+    const BoundNode& add = graph_.nodes[reader];
+    if (add.op != Op::Add || add.inputs[0] == add.inputs[1] ||
+        shape(add.outputs[0]) != shape(p.v)) {
+      return false;
+    }
+    const ValueId other = add.inputs[add.inputs[0] == p.v ? 1 : 0];
     const bool is_bias =
         p.bias == kNoValue && p.addend == kNoValue && shape(other) == Shape{shape(p.v).back()};
     const bool is_addend = p.addend == kNoValue && shape(other) == shape(p.v);
@@ -109,8 +100,8 @@ class Products {
       return false;
     }
     (is_bias ? p.bias : p.addend) = other;
-    p.v = add->outputs[0];
-    p.node = readers_of(add);
+    p.v = add.outputs[0];
+    p.node = reader;
     return true;
   }
 
@@ -129,23 +120,22 @@ class Products {
   }
 
   bool take_gelu_grad(Product& p) const {
-    const BoundNode* const grad = only_reader(p.v);
-    if (!p.is_plain() || grad == nullptr || !is_tanh_gelu(*grad, Op::GeluGrad) ||
-        grad->inputs[1] != p.v) {
+    const size_t reader = only_reader(p.v);
+    if (!p.is_plain() || reader == kNone) {
       return false;
     }
-    p.slope = grad->inputs[0];
-    p.v = grad->outputs[0];
-    p.node = readers_of(grad);
+    const BoundNode& grad = graph_.nodes[reader];
+    if (!is_tanh_gelu(grad, Op::GeluGrad) || grad.inputs[1] != p.v) {
+      return false;
+    }
+    p.slope = grad.inputs[0];
+    p.v = grad.outputs[0];
+    p.node = reader;
     return true;
   }
 
   static bool is_tanh_gelu(const BoundNode& node, Op op) {
     return node.op == op && node.attributes.as<GeluAttributes>().form() == GeluForm::tanh;
-  }
-
-  size_t readers_of(const BoundNode* node) const {
-    return static_cast<size_t>(node - graph_.nodes.data());
   }
 
   BoundNode node_of(const Product& p) const {
@@ -169,66 +159,12 @@ class Products {
     return BoundGraph::make_node(Op::FusedMatMul, Attributes::of(t), std::move(inputs),
                                  std::move(outputs), graph_.nodes[p.node].name);
   }
-
-  bool can_run(const BoundNode& node) const {
-    std::vector<device::Operand> in, out;
-    const auto operand = [&](ValueId v) {
-      const BoundValue& info = graph_[v];
-      return device::Operand{.dtype = info.dtype, .encoding = info.encoding, .shape = info.shape};
-    };
-    std::ranges::transform(node.inputs, std::back_inserter(in), operand);
-    std::ranges::transform(node.outputs, std::back_inserter(out), operand);
-    return device_.query({node.op, out[0].dtype, node.attributes, in, out}).reason.empty();
-  }
-
-  void fuse_at(size_t n) {
-    const std::optional<Product> found = product_of(n);
-    if (!found) {
-      return;
-    }
-    Product p = *found;
-    if (!take_gelu_grad(p)) {
-      while (take_add(p)) {
-      }
-      take_gelu(p);
-    }
-    if (p.node == n && p.gelu == kNoValue) {
-      return;
-    }
-    BoundNode node = node_of(p);
-    if (!can_run(node)) {
-      return;
-    }
-    // The nodes from the product to the place of the FusedMatMul, and Gelu.
-    ValueId v = found->v;
-    is_gone_[n] = true;
-    while (v != p.v) {
-      const size_t next = readers_[v][0];
-      is_gone_[next] = true;
-      v = graph_.nodes[next].outputs[0];
-    }
-    if (p.gelu != kNoValue) {
-      is_gone_[graph_[p.gelu].node] = true;
-    }
-    is_gone_[p.node] = false;
-    graph_.nodes[p.node] = std::move(node);
-  }
-
-  BoundGraph& graph_;
-  const device::OpenDevice& device_;
-  std::vector<std::vector<size_t>> readers_;  // by value: the nodes, or kOutput
-  std::vector<char> is_gone_;                 // by node
 };
 
 }  // namespace
 
 size_t fuse_products(BoundGraph& graph, const device::OpenDevice& device, size_t begin) {
-  for (const BoundNode& node : graph.nodes) {
-    if (node.repeat) {
-      fuse_products(*node.repeat->body, device, 0);
-    }
-  }
-  return begin - Products(graph, device).rewrite(begin);
+  return rewrite_all<Products>(graph, device, begin);
 }
 
 }  // namespace bowline::detail::graph

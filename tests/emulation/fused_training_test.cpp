@@ -1,0 +1,112 @@
+// Training with fused kernels gives what the CPU computes, whose plans are not fused.
+#include "emulation/gpt2.h"
+#include "ties/test_devices.h"
+
+namespace bowline::test {
+namespace {
+
+constexpr Gpt2Shape kSmall = {3, 16, 2, 29, 16};
+constexpr int64_t kBatch = 2, kSeq = 11;
+
+struct Setting {
+  uint32_t accumulation = 1;
+  bool has_adapter = false;
+  bool is_partly_frozen = false;  // weights and biases of different layers
+  uint64_t memory_budget = 0;
+};
+
+struct Trained {
+  Floats losses;
+  std::vector<Floats> weights;
+  uint64_t recomputed = 0;
+  uint64_t predicted = 0;
+};
+
+void prepare(Model& model, const Setting& s) {
+  EXPECT_OK(model.materialize(1));
+  if (s.has_adapter) {
+    AdapterOptions options;
+    options.rank = 2;
+    options.target = "h.*.weight";
+    options.freeze_others = false;
+    must(add_adapter(model, "ad", options));
+  }
+  for (const char* const name : {"h.0.mlp.c_fc.weight", "h.1.mlp.c_fc.bias", "h.2.ln_1.bias"}) {
+    EXPECT_OK(s.is_partly_frozen ? model.freeze(name) : Status());
+  }
+}
+
+// Two steps of SGD, whose weights depend on the gradients without amplifying their rounding.
+Trained train(const std::string& device_name, const Setting& s) {
+  const Device device = open_test_device(device_name, 1, s.memory_budget);
+  Gpt2 gpt(kSmall);
+  prepare(gpt.model, s);
+  EXPECT_OK(gpt.model.to(device));
+  TrainOptions o;
+  o.dims = {{"batch", kBatch}, {"seq", kSeq}};
+  o.accumulation = s.accumulation;
+  o.optimizer.name = "sgd";
+  o.schedule.learning_rate = 0.2f;
+  Trainer t = must(Trainer::create(gpt.model, device, o));
+  Trained out;
+  std::vector<int32_t> ids(kBatch * kSeq), labels(kBatch * kSeq);
+  for (uint32_t step = 0; step < 2 * s.accumulation; ++step) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = static_cast<int32_t>((i * 7 + step * 5) % 29);
+      labels[i] = static_cast<int32_t>((i * 3 + step) % 29);
+    }
+    const std::vector<Tensor> batch = {tensor("tokens", {kBatch, kSeq}, ids),
+                                       tensor("labels", {kBatch, kSeq}, labels)};
+    const std::optional<StepReport> report = must(t.micro_step(batch));
+    if (report) {
+      out.losses.push_back(report->loss);
+    }
+  }
+  for (const ParameterInfo& p : must(gpt.model.describe()).parameters) {
+    out.weights.push_back(values(gpt.model, p.name));
+  }
+  out.recomputed = must(t.describe()).recomputed_nodes;
+  out.predicted = t.memory().predicted_bytes;
+  return out;
+}
+
+void expect_same(const Floats& a, const Floats& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(a[i], b[i], 2e-5f * (1 + std::abs(b[i])));
+  }
+}
+
+void expect_as_on_cpu(const Setting& s) {
+  const Trained fused = train("cuda-emu:0", s);
+  const Trained plain = train("cpu", s);
+  expect_same(fused.losses, plain.losses);
+  ASSERT_EQ(fused.weights.size(), plain.weights.size());
+  for (size_t i = 0; i < fused.weights.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_same(fused.weights[i], plain.weights[i]);
+  }
+}
+
+TEST(FusedTraining, GivesTheWeightsOfTheCpu) {
+  expect_as_on_cpu({});
+  expect_as_on_cpu({.accumulation = 2});
+}
+
+TEST(FusedTraining, LeavesFrozenWeightsAlone) {
+  expect_as_on_cpu({.accumulation = 2, .is_partly_frozen = true});
+}
+
+TEST(FusedTraining, TrainsAdapters) { expect_as_on_cpu({.has_adapter = true}); }
+
+TEST(FusedTraining, RecomputesWithTheSameBits) {
+  const Trained whole = train("cuda-emu:0", {});
+  EXPECT_EQ(whole.recomputed, 0u);
+  const Trained less = train("cuda-emu:0", {.memory_budget = whole.predicted - 1});
+  EXPECT_GT(less.recomputed, 0u);
+  EXPECT_EQ(less.losses, whole.losses);
+  EXPECT_EQ(less.weights, whole.weights);
+}
+
+}  // namespace
+}  // namespace bowline::test
