@@ -44,6 +44,10 @@ size_t fuse_products(BoundGraph& graph, const device::OpenDevice& device, size_t
 size_t fuse_norm_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 size_t fuse_bias_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 
+// Graphs before they are differentiated, in bodies too (rewrites/attention.cpp). If q, k and v are
+// the parts of a Split, Attention becomes PackedAttention, which reads the whole.
+void pack_attention(BoundGraph& graph, const device::OpenDevice& device);
+
 // Training graphs only; not part of fuse() (rewrites/tables.cpp). If a Linear or MatMul multiplies
 // f32 rows that an Embedding gathers, the graph multiplies the whole table first. The Embedding
 // then gathers rows of the product. The table may have at most half as many rows as there are ids,

@@ -185,6 +185,7 @@ Result<Plans> Planner::make(std::span<const BoundLoss> bound, const params::Tabl
       plan::derive_copies(f.weights, staged);
       BOWLINE_TRY_ASSIGN(set.weigh.emplace(), lower(f.weights, "weights of the loss"));
     }
+    graph::pack_attention(trained.graph, device);
     BOWLINE_TRY_ASSIGN(set.training,
                        graph::differentiate(std::move(trained.graph), trained.loss, weighted));
     p.weight_unit = set.training.weight_unit;
@@ -192,6 +193,7 @@ Result<Plans> Planner::make(std::span<const BoundLoss> bound, const params::Tabl
     p.dynamic_scale =
         p.dynamic_scale || (options_.precision.loss_scale == 0 && has_f16(set.training.graph));
     graph::drop_what_trains(evaluated);
+    graph::pack_attention(evaluated, device);
     plan::derive_copies(evaluated, staged);
     set.training.backward_begin =
         plan::derive_copies(set.training.graph, staged, set.training.backward_begin);

@@ -47,9 +47,9 @@ Launches launches_of_a_step(std::optional<DType> compute) {
 // The limits may only decrease.
 TEST(Launches, OfATrainingStep) {
   const Launches f32 = launches_of_a_step({});
-  EXPECT_LE(f32.count, 277u) << f32.listing;
+  EXPECT_LE(f32.count, 253u) << f32.listing;
   const Launches bf16 = launches_of_a_step(DType::bf16);
-  EXPECT_LE(bf16.count, 290u) << bf16.listing;
+  EXPECT_LE(bf16.count, 253u) << bf16.listing;
 }
 
 // What may follow a product in one launch, and what may not. Both devices compute the same.

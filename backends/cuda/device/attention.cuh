@@ -172,6 +172,7 @@ struct Problem {
   int queries;
   int keys;
   int dim;
+  int packed;      // heads per position if q, k and v are parts of one tensor, else 0
   unsigned tiles;  // number of blocks along the own rows of a head
   int part;        // keys per part of the forward pass; each part has its own `out` and `row_out`
   // Number of valid rows; all rows unless a dynamic dimension is smaller. A query behind the
@@ -194,10 +195,19 @@ struct Problem {
             heads, queries, dim,
             four,  eight,   nullptr};
   }
+  __device__ Rows queries_of(int64_t batch, int head) const {
+    Rows rows = of_queries(q, batch, head);
+    if (packed != 0) {
+      rows.first = static_cast<int>(batch) * queries * packed + head;
+      rows.step = packed;
+    }
+    return rows;
+  }
   __device__ Rows of_keys(Stored from, const Codes& codes, int64_t batch, int head) const {
-    return {from,     codes,     static_cast<int>(batch) * keys * kv_heads + head,
-            kv_heads, seen_keys, dim,
-            four,     eight,     mask.shown == nullptr ? nullptr : mask.shown + batch * keys};
+    const int step = packed != 0 ? packed : kv_heads;
+    return {from, codes,     static_cast<int>(batch) * keys * step + head,
+            step, seen_keys, dim,
+            four, eight,     mask.shown == nullptr ? nullptr : mask.shown + batch * keys};
   }
   __device__ Rows keys_of(int64_t batch, int head) const {
     return of_keys(k, k_codes, batch, head);
@@ -293,7 +303,9 @@ inline const char* refusal(const NodeView& node) {
   return rows > INT32_MAX ? "The rows of all heads are more than 2^31." : nullptr;
 }
 
-inline Problem problem_of(const AttentionAttributes& attributes, const Shape& q, const Shape& k) {
+// `attributes`: of Attention or PackedAttention.
+template <class Table>
+Problem problem_of(const Table& attributes, const Shape& q, const Shape& k) {
   Problem p{};
   p.batches = static_cast<int>(q[0]);
   p.heads = static_cast<int>(q[2]);
@@ -341,6 +353,42 @@ inline Problem problem_of(const Launch& l, size_t mask) {
       break;
   }
   return p;
+}
+
+// The shapes of q and k of a PackedAttention or its gradient.
+struct PackedShapes {
+  PackedShapes(const file::PackedAttentionAttributes& t, const Shape& qkv)
+      : heads(t.heads() + 2 * t.kv_heads()),
+        q{qkv[0], qkv[1], t.heads(), qkv[2] / heads},
+        k{qkv[0], qkv[1], t.kv_heads(), qkv[2] / heads} {}
+  int64_t heads;
+  Shape q, k;
+};
+
+inline Problem packed_problem(const file::PackedAttentionAttributes& t, const Shape& qkv) {
+  const PackedShapes shapes(t, qkv);
+  Problem p = problem_of(t, shapes.q, shapes.k);
+  p.packed = static_cast<int>(shapes.heads);
+  return p;
+}
+// The same, with the operands.
+template <class T>
+Problem packed_problem(const Launch& l) {
+  Problem p = packed_problem(l.attributes<file::PackedAttentionAttributes>(), l.in_shape(0));
+  const T* const qkv = l.in_as<T>(0);
+  p.q = {qkv, l.type()};
+  p.k = {qkv + int64_t{p.heads} * p.dim, l.type()};
+  p.v = {qkv + int64_t{p.heads + p.kv_heads} * p.dim, l.type()};
+  return p;
+}
+
+inline const char* packed_refusal(const NodeView& node) {
+  const PackedShapes shapes(node.attributes<file::PackedAttentionAttributes>(), node.in(0));
+  if (shapes.q[3] > kMaxHeadDim) {
+    return "Attention takes heads of up to 256 elements.";
+  }
+  return node.in(0).rows() * shapes.heads > INT32_MAX ? "The rows of all heads are more than 2^31."
+                                                      : nullptr;
 }
 
 // Sets which accesses are legal for all operands.

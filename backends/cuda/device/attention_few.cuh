@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p) {
     const int row = min(place.first + r, all_rows - 1);
     query[r] = row / group;
     head[r] = place.head * group + row % group;
-    const Rows queries = p.of_queries(p.q, place.batch, head[r]);
+    const Rows queries = p.queries_of(place.batch, head[r]);
     const float4 low = queries.quad(query[r], column / 4);
     const float4 high = queries.quad(query[r], column / 4 + 1);
     q[r][0] = low.x, q[r][1] = low.y, q[r][2] = low.z, q[r][3] = low.w;

@@ -1,4 +1,4 @@
-//! ops(f32, f16, bf16) Attention
+//! ops(f32, f16, bf16) Attention PackedAttention
 // Attention with memory linear in the length: for few queries (device/attention_few.cuh), on tensor
 // cores (device/attention_mma.cuh), or in f32 arithmetic (device/attention_tiles.cuh). If the
 // queries do not fill the GPU, the keys are divided into parts, whose results are joined.
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads, 3) attention_kernel(Problem p) {
 
   const Place place(p.tiles, T::kOwn, p.heads);
   p.read_counts(place.batch);
-  const Rows queries = p.of_queries(p.q, place.batch, place.head);
+  const Rows queries = p.queries_of(place.batch, place.head);
   const int kv_head = place.head / (p.heads / p.kv_heads);
   const Rows keys = p.keys_of(place.batch, kv_head);
   const Rows values = p.values_of(place.batch, kv_head);
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, 3) attention_kernel(Problem p) {
           make_float4(f * sums[i][c].x, f * sums[i][c].y, f * sums[i][c].z, f * sums[i][c].w);
     }
   }
-  Rows to = queries;
+  Rows to = p.of_queries(p.q, place.batch, place.head);
   to.first += static_cast<int>(blockIdx.y * p.rows());
   write<T>(to, p.out, place.first, sums);
 }
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem p)
   const Lane l(static_cast<int>(threadIdx.x));
   const Place place(p.tiles, M::kOwn, p.heads);
   p.read_counts(place.batch);
-  Rows queries = p.of_queries(p.q, place.batch, place.head);
+  const Rows queries = p.queries_of(place.batch, place.head);
   const int kv_head = place.head / (p.heads / p.kv_heads);
   const Rows keys = p.keys_of(place.batch, kv_head);
   const Rows values = p.values_of(place.batch, kv_head);
@@ -257,8 +257,9 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem p)
     }
   }
   normalize(p, place, l, query, softmax, out);
-  queries.first += static_cast<int>(blockIdx.y * p.rows());
-  write_sums(l, out, queries, p.out, query, first_step);
+  Rows to = p.of_queries(p.q, place.batch, place.head);
+  to.first += static_cast<int>(blockIdx.y * p.rows());
+  write_sums(l, out, to, p.out, query, first_step);
 }
 
 // Joins the parts of a row of one head: adds their results, weighted by exp(lse). One block per
@@ -339,7 +340,6 @@ bool uses_tensor_cores(const Problem& p, DType type, const Traits& traits) {
 
 // Sets the tiles and the keys per part of the problem.
 Choice choose(Problem& p, DType type, bool quantized, const Traits& traits) {
-  constexpr int64_t kSmallest = 64;  // keys per part
   constexpr int64_t kMaxBytes = int64_t{8} << 20;
   constexpr int kMaxFewQueries = 8;
   const int group = p.heads / p.kv_heads;
@@ -361,7 +361,9 @@ Choice choose(Problem& p, DType type, bool quantized, const Traits& traits) {
   if (blocks == 0 || blocks >= fill) {
     return out;
   }
-  const int64_t parts = std::min({2 * fill / blocks, p.keys / kSmallest,
+  // Keys per part. Tensor cores multiply so fast that fewer are not worth a launch that joins.
+  const int64_t smallest = out.variant == Variant::mma ? 512 : 64;
+  const int64_t parts = std::min({2 * fill / blocks, p.keys / smallest,
                                   kMaxBytes / (p.rows() * (p.dim + 1) * 4), int64_t{kMaxParts}});
   if (parts > 1) {
     p.part = static_cast<int>((p.keys + parts * kOthers - 1) / (parts * kOthers)) * kOthers;
@@ -370,12 +372,19 @@ Choice choose(Problem& p, DType type, bool quantized, const Traits& traits) {
   return out;
 }
 
-uint64_t attention_workspace(const NodeView& node) {
-  Problem p = problem_of(node.attributes<AttentionAttributes>(), node.in(0), node.in(1));
-  const std::span<const device::Operand> in = node.query.inputs;
-  const bool quantized = !in[1].encoding.is_plain() || !in[2].encoding.is_plain();
+uint64_t workspace_of(Problem p, bool quantized, const NodeView& node) {
   const int parts = choose(p, node.query.type, quantized, node.traits).parts;
   return parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * sizeof(float);
+}
+uint64_t attention_workspace(const NodeView& node) {
+  const std::span<const device::Operand> in = node.query.inputs;
+  const bool quantized = !in[1].encoding.is_plain() || !in[2].encoding.is_plain();
+  return workspace_of(problem_of(node.attributes<AttentionAttributes>(), node.in(0), node.in(1)),
+                      quantized, node);
+}
+uint64_t packed_workspace(const NodeView& node) {
+  return workspace_of(
+      packed_problem(node.attributes<file::PackedAttentionAttributes>(), node.in(0)), false, node);
 }
 
 // K is the type of a stored key.
@@ -409,23 +418,14 @@ void tiles(Launch& l, const Problem& p, const Choice& choice) {
   });
 }
 
+// The operands of the problem are set.
 template <class T>
-void attention(Launch& l) {
-  Problem p = problem_of(l, 3);
-  if (p.mask.lengths != nullptr) {
-    l.launch("attention lengths", check_lengths_kernel,
-             element_blocks(static_cast<uint64_t>(p.batches)), kElementThreads, p.mask.lengths,
-             p.batches, p.keys, l.head(), l.node());
-  }
-  p.query_count = l.count(0, 1);
-  p.key_count = l.count(1, 1);
-  const bool quantized = l.is_encoded(1) || l.is_encoded(2);
+void run(Launch& l, Problem p, bool quantized) {
   const Choice choice = choose(p, l.type(), quantized, l.traits());
   const Target out = {l.out(0), l.type()};
   p.out = choice.parts == 1 ? out : Target{l.workspace(), DType::f32};
   p.row_out =
       choice.parts == 1 ? l.out(1) : l.workspace() + int64_t{choice.parts} * p.rows() * p.dim;
-  align(p, l.in(0), l.in(l.is_encoded(1) ? 0 : 1), l.in(l.is_encoded(2) ? 0 : 2), l.out(0));
   switch (choice.variant) {
     case Variant::few_rows:
       quantized ? few_rows<Codes>(l, p, choice) : few_rows<T>(l, p, choice);
@@ -449,9 +449,33 @@ void attention(Launch& l) {
   }
 }
 
+template <class T>
+void attention(Launch& l) {
+  Problem p = problem_of(l, 3);
+  if (p.mask.lengths != nullptr) {
+    l.launch("attention lengths", check_lengths_kernel,
+             element_blocks(static_cast<uint64_t>(p.batches)), kElementThreads, p.mask.lengths,
+             p.batches, p.keys, l.head(), l.node());
+  }
+  p.query_count = l.count(0, 1);
+  p.key_count = l.count(1, 1);
+  const bool quantized = l.is_encoded(1) || l.is_encoded(2);
+  align(p, l.in(0), l.in(l.is_encoded(1) ? 0 : 1), l.in(l.is_encoded(2) ? 0 : 2), l.out(0));
+  run<T>(l, p, quantized);
+}
+
+template <class T>
+void packed_attention(Launch& l) {
+  Problem p = packed_problem<T>(l);
+  align(p, p.q.data, p.k.data, p.v.data, l.out(0));
+  run<T>(l, p, false);
+}
+
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(attention, .run = attention<T>, .workspace = attention_workspace,
                           .refusal = refusal, .encoded = 0b110);
+BOWLINE_KERNELS_OF_FLOATS(packed_attention, .run = packed_attention<T>,
+                          .workspace = packed_workspace, .refusal = packed_refusal);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels

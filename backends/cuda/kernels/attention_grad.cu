@@ -1,4 +1,4 @@
-//! ops(f32, f16, bf16) AttentionGrad
+//! ops(f32, f16, bf16) AttentionGrad PackedAttentionGrad
 // The gradient of attention without atomics: a pass over queries for dq, and a pass over keys for
 // dk and dv. Both run on tensor cores (device/attention_mma.cuh) or in f32 arithmetic
 // (device/attention_tiles.cuh).
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   const int kv_head = kKeys ? place.head : place.head / group;
   const Rows keys = p.keys_of(place.batch, kv_head);
   const Rows values = p.values_of(place.batch, kv_head);
-  load_own<T>(own, kKeys ? keys : p.of_queries(p.q, place.batch, place.head), place.first);
+  load_own<T>(own, kKeys ? keys : p.queries_of(place.batch, place.head), place.first);
   load_own<T>(own_d, kKeys ? values : p.of_queries(p.d_o, place.batch, place.head), place.first);
 
   if (!kKeys) {
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
                         : p.seen(min(place.first + T::kOwn, p.queries) - 1);
   for (int g = 0; g < (kKeys ? group : 1); ++g) {
     const int head = kKeys ? place.head * group + g : place.head;
-    const Rows others = kKeys ? p.of_queries(p.q, place.batch, head) : keys;
+    const Rows others = kKeys ? p.queries_of(place.batch, head) : keys;
     const Rows others_d = kKeys ? p.of_queries(p.d_o, place.batch, head) : values;
     for (int first = begin; first < end; first += kOthers) {
       if (kKeys && thread < kOthers) {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
       add_rows<T>(weights, buffer, others, first, end, sums, skip);
     }
   }
-  Rows to = kKeys ? keys : p.of_queries(p.q, place.batch, place.head);
+  Rows to = kKeys ? keys : p.queries_of(place.batch, place.head);
   to.count = kKeys ? p.keys : p.queries;
   write<T>(to, p.out, place.first, sums);
   if (kKeys) {
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_queries_kernel(Pr
   };
   const Place place(p.tiles, M::kOwn, p.heads);
   p.read_counts(place.batch);
-  const Rows queries = p.of_queries(p.q, place.batch, place.head);
+  const Rows queries = p.queries_of(place.batch, place.head);
   const int kv_head = place.head / (p.heads / p.kv_heads);
   const Rows keys = p.keys_of(place.batch, kv_head);
   const Rows values = p.values_of(place.batch, kv_head);
@@ -332,7 +332,7 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_keys_kernel(Probl
     if (number < per_head * group) {
       const int head = head_of(number);
       const int first = first_of(number);
-      tile(number, false).template copy<M::kOthers>(p.of_queries(p.q, place.batch, head), first);
+      tile(number, false).template copy<M::kOthers>(p.queries_of(place.batch, head), first);
       tile(number, true).template copy<M::kOthers>(p.of_queries(p.d_o, place.batch, head), first);
       const int query = first + static_cast<int>(threadIdx.x);
       if (static_cast<int>(threadIdx.x) < M::kOthers) {
@@ -382,7 +382,7 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_keys_kernel(Probl
       add_odd(odd_d, s, p.of_queries(p.d_o, place.batch, head), first, first_step, sums_v);
       scale.fit(ds, sums);
       add_rows(l, ds, tile(number, false), first_step, sums);
-      add_odd(odd, ds, p.of_queries(p.q, place.batch, head), first, first_step, sums);
+      add_odd(odd, ds, p.queries_of(place.batch, head), first, first_step, sums);
     }
     __syncthreads();
     if (M::kStages == 1) {
@@ -439,25 +439,47 @@ uint64_t grad_workspace(const NodeView& node) {
   return static_cast<uint64_t>(node.in(4).elements()) * sizeof(float);
 }
 
+uint64_t packed_grad_workspace(const NodeView& node) {
+  return static_cast<uint64_t>(node.in(2).elements()) * sizeof(float);
+}
+
+// The operands of the problem are set.
+template <class T>
+void run(Launch& l, Problem p, T* dq, T* dk, T* dv) {
+  align(p, p.q.data, p.k.data, p.v.data, p.o.data, p.d_o.data, dq, dk, dv);
+  p.out = {dq, l.type()};
+  p.row_out = l.workspace();
+  grad_pass<T, false>(l, p);
+  p.out = {dk, l.type()};
+  p.out_v = {dv, l.type()};
+  p.delta = l.workspace();
+  grad_pass<T, true>(l, p);
+}
+
 template <class T>
 void attention_grad(Launch& l) {
   Problem p = problem_of(l, 6);
   p.o = {l.in(3), l.type()};
   p.lse = l.in(4);
   p.d_o = {l.in(5), l.type()};
-  align(p, l.in(0), l.in(1), l.in(2), l.in(3), l.in(5), l.out(0), l.out(1), l.out(2));
-  p.out = {l.out(0), l.type()};
-  p.row_out = l.workspace();
-  grad_pass<T, false>(l, p);
-  p.out = {l.out(1), l.type()};
-  p.out_v = {l.out(2), l.type()};
-  p.delta = l.workspace();
-  grad_pass<T, true>(l, p);
+  run(l, p, l.out_as<T>(0), l.out_as<T>(1), l.out_as<T>(2));
+}
+
+template <class T>
+void packed_attention_grad(Launch& l) {
+  Problem p = packed_problem<T>(l);
+  p.o = {l.in(1), l.type()};
+  p.lse = l.in(2);
+  p.d_o = {l.in(3), l.type()};
+  T* const dqkv = l.out_as<T>(0);
+  run(l, p, dqkv, dqkv + int64_t{p.heads} * p.dim, dqkv + int64_t{p.heads + p.kv_heads} * p.dim);
 }
 
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(attention_grad, .run = attention_grad<T>, .workspace = grad_workspace,
                           .refusal = refusal);
+BOWLINE_KERNELS_OF_FLOATS(packed_attention_grad, .run = packed_attention_grad<T>,
+                          .workspace = packed_grad_workspace, .refusal = packed_refusal);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_grad_kernels
