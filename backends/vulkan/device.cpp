@@ -43,9 +43,6 @@ VkResult Device::make() {
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
   control.subgroupSizeControl = VK_TRUE;
   control.computeFullSubgroups = VK_TRUE;
-  auto dot = typed<VkPhysicalDeviceShaderIntegerDotProductFeatures>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES);
-  dot.shaderIntegerDotProduct = VK_TRUE;
   auto matrices = typed<CooperativeMatrixFeatures>(kCooperativeMatrixFeaturesType);
   matrices.cooperativeMatrix = VK_TRUE;
   auto bf16 = typed<Bfloat16Features>(kBfloat16FeaturesType);
@@ -63,7 +60,6 @@ VkResult Device::make() {
     }
   };
   use(physical_.max_subgroup != 0, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME, &control);
-  use(physical_.has_integer_dot, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME, &dot);
   use(has_units, kCooperativeMatrixExtension, &matrices);
   use(physical_.bf16_unit.m != 0, kBfloat16Extension, &bf16);
   if (physical_.has_memory_budget) {

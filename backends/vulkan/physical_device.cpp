@@ -95,8 +95,6 @@ void read_properties(const Loader& loader, const Extensions& extensions, Physica
       typed<VkPhysicalDeviceDriverProperties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
   auto control = typed<VkPhysicalDeviceSubgroupSizeControlProperties>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
-  auto dot = typed<VkPhysicalDeviceShaderIntegerDotProductProperties>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES);
   *subgroup = typed<VkPhysicalDeviceSubgroupProperties>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES);
   Chain chain;
@@ -106,7 +104,6 @@ void read_properties(const Loader& loader, const Extensions& extensions, Physica
   chain.add(&floats);
   chain.add(&driver);
   chain.add(&control, has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME));
-  chain.add(&dot, has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME));
   auto properties =
       typed<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
   properties.pNext = chain.first();
@@ -114,7 +111,6 @@ void read_properties(const Loader& loader, const Extensions& extensions, Physica
   device->properties = properties.properties;
   read_groups(*subgroup, control, device);
   device->keeps_special_values = floats.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE;
-  device->fast_integer_dot = dot.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
   device->max_allocation_bytes = maintenance.maxMemoryAllocationSize;
   device->max_buffer_bytes = maintenance.maxMemoryAllocationSize;
   if (maintenance4.maxBufferSize != 0) {
@@ -130,29 +126,23 @@ struct Needed {
   const char* name;
 };
 
-const char* read_features(const Loader& loader, const Extensions& extensions,
-                          PhysicalDevice* device) {
+const char* read_features(const Loader& loader, PhysicalDevice* device) {
   auto control = typed<VkPhysicalDeviceSubgroupSizeControlFeatures>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
   auto vulkan12 = typed<VkPhysicalDeviceVulkan12Features>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
   auto half = typed<VkPhysicalDevice16BitStorageFeatures>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
-  auto dot = typed<VkPhysicalDeviceShaderIntegerDotProductFeatures>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES);
   Chain chain;
   chain.add(&vulkan12);
   chain.add(&half);
   chain.add(&control, device->max_subgroup != 0);
-  chain.add(&dot, has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME));
   auto features = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   features.pNext = chain.first();
   loader.vkGetPhysicalDeviceFeatures2(device->handle, &features);
   device->has_int64 = features.features.shaderInt64 == VK_TRUE;
   device->has_16bit_storage = half.storageBuffer16BitAccess == VK_TRUE;
   device->has_8bit_storage = vulkan12.storageBuffer8BitAccess == VK_TRUE;
-  device->has_integer_dot = dot.shaderIntegerDotProduct == VK_TRUE;
-  device->fast_integer_dot = device->fast_integer_dot && device->has_integer_dot;
   if (control.subgroupSizeControl != VK_TRUE || control.computeFullSubgroups != VK_TRUE) {
     device->min_subgroup = device->max_subgroup = 0;
   }
@@ -211,7 +201,7 @@ std::string read_device(const Loader& loader, PhysicalDevice* device) {
   VkPhysicalDeviceSubgroupProperties subgroup{};
   read_properties(loader, extensions, device, &subgroup);
   read_memory(loader, device);
-  const char* const missing = read_features(loader, extensions, device);
+  const char* const missing = read_features(loader, device);
   if (device->max_subgroup == 0) {
     device->subgroup_size = subgroup.subgroupSize;
   }

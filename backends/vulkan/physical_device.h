@@ -47,8 +47,6 @@ struct PhysicalDevice {
   bool keeps_special_values = false;  // NaN, infinities and -0 of f32, where a shader asks for it
   bool has_16bit_storage = false;
   bool has_8bit_storage = false;
-  bool has_integer_dot = false;   // packed dot products of four 8-bit integers ...
-  bool fast_integer_dot = false;  // ... in one instruction
   bool has_memory_budget = false;
   bool is_portability_subset = false;  // a layer over another API
   MatrixUnit f16_unit, bf16_unit;      // with sums in f32; m is 0: the driver has none

@@ -24,7 +24,6 @@ constexpr DeviceVariant kDeviceVariants[] = {
        d.max_shared_bytes = 16384;
        d.min_subgroup = d.max_subgroup = 0;
        d.has_16bit_storage = d.has_8bit_storage = false;
-       d.has_integer_dot = d.fast_integer_dot = false;
        d.f16_unit = d.bf16_unit = {};
      }},
     // The tiles of GPUs with many registers.
@@ -36,7 +35,6 @@ constexpr DeviceVariant kDeviceVariants[] = {
     // Inputs, outputs and per-step scalars have a twin in device memory.
     {"discrete", [](PhysicalDevice& d) { d.is_discrete = true; }},
     {"no_matrix_units", [](PhysicalDevice& d) { d.f16_unit = d.bf16_unit = {}; }},
-    {"no_integer_dot", [](PhysicalDevice& d) { d.has_integer_dot = d.fast_integer_dot = false; }},
 };
 
 }  // namespace
