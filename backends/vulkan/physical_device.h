@@ -52,6 +52,9 @@ struct PhysicalDevice {
   MatrixUnit f16_unit, bf16_unit;      // with sums in f32; m is 0: the driver has none
   bool has_matrix_hardware = false;
 
+  // Fewer workgroups do not occupy the device; then smaller tiles are faster.
+  uint32_t many_groups = 64;
+
   bool runs_gpu_kernels = false;  // for tests: a software device runs the kernels of GPUs
 
   // A software driver, which limits the loops of an invocation (kMaxIterations).

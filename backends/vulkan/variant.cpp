@@ -32,6 +32,8 @@ constexpr DeviceVariant kDeviceVariants[] = {
        d.runs_gpu_kernels = true;
        d.properties.vendorID = kAmd;
      }},
+    // Small products use the tiles of large products.
+    {"large_tiles", [](PhysicalDevice& d) { d.many_groups = 1; }},
     // Inputs, outputs and per-step scalars have a twin in device memory.
     {"discrete", [](PhysicalDevice& d) { d.is_discrete = true; }},
     {"no_matrix_units", [](PhysicalDevice& d) { d.f16_unit = d.bf16_unit = {}; }},

@@ -131,6 +131,8 @@ def main():
         more = []
         if args.all or gpu in COUNTED:
             more = statistics(args.program, environment, ["*" if args.all else "Attention*"])[1]
+        large = {**environment, "BOWLINE_VULKAN_VARIANT": "large_tiles"}
+        more += statistics(args.program, large, ["MatMul", "quick"])[1]
         problems += [f"{gpu}: {p}" for p in sorted({spilled(p) for p in pipelines + more} - {None})]
         if gpu == next(iter(gpus)):
             plain = statistics(args.program, {**environment, "BOWLINE_VULKAN_VARIANT": "plain"}, ["*", "quick"])[1]

@@ -15,8 +15,8 @@
 
 #include "base/status.h"
 #include "device/fake_vulkan.h"
-#include "loader.h"
 #include "machine.h"
+#include "physical_device.h"
 
 namespace bowline::detail::vulkan::machine {
 namespace {
@@ -271,7 +271,8 @@ void choose_profile() {
   fake::reset(profile);
   for (const Component type : {Component::f16, Component::bf16}) {
     auto matrices = typed<CooperativeMatrixProperties>(kCooperativeMatrixType);
-    matrices.m = matrices.n = matrices.k = 16;
+    matrices.m = profile.vendor == kIntel ? 8 : 16;
+    matrices.n = matrices.k = 16;
     matrices.a = matrices.b = type;
     matrices.c = matrices.result = Component::f32;
     matrices.scope = kScopeSubgroup;

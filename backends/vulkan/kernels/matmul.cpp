@@ -51,18 +51,16 @@ size_t first_tile(const PhysicalDevice& physical) {
   return is_large ? 0 : 1;
 }
 
-// Fewer workgroups do not occupy a GPU; then smaller tiles are faster.
-constexpr uint64_t kManyTiles = 64;
-
 uint64_t parts(int64_t n, uint32_t size) { return (static_cast<uint64_t>(n) + size - 1) / size; }
 
-bool has_few(const Tile& tile, const MatrixProduct& p) {
-  return parts(p.m, tile.rows) * parts(p.n, tile.columns) * p.batch.elements() < kManyTiles;
+bool has_few(const PhysicalDevice& physical, const Tile& tile, const MatrixProduct& p) {
+  return parts(p.m, tile.rows) * parts(p.n, tile.columns) * p.batch.elements() <
+         physical.many_groups;
 }
 
 const Tile& choose_tile(const PhysicalDevice& physical, const MatrixProduct& p) {
   size_t i = first_tile(physical);
-  while (i + 1 < std::size(kTiles) && has_few(kTiles[i], p)) {
+  while (i + 1 < std::size(kTiles) && has_few(physical, kTiles[i], p)) {
     ++i;
   }
   return kTiles[i];
@@ -208,7 +206,7 @@ void multiply_on_units(Launch& l, const Product& p) {
   const auto regions = [&](const Tile& t) { return regions_of(t, unit, t.local / subgroup); };
   const Tile* tile = kUnitTiles;
   while (tile + 1 != std::end(kUnitTiles) &&
-         (has_few(*tile, p) || tile->local > physical.max_invocations ||
+         (has_few(physical, *tile, p) || tile->local > physical.max_invocations ||
           shared_bytes(*tile, unit, regions(*tile)) > physical.max_shared_bytes)) {
     ++tile;
   }
