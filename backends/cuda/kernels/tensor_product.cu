@@ -148,31 +148,23 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
 }
 
 // The sums of the lines of an operand, which matrix instructions multiply with ones. A warp has
-// kTiles tiles of 16 lines of an operand. The warps with the same tiles, kWays, share them.
-template <class T, int kTilesA, int kWaysA, int kTilesB, int kWaysB>
+// kTiles tiles of 16 lines. The warps with the same tiles, kWays, share them.
+template <class T, bool kOfA, int kTiles, int kWays>
 class Lines {
  public:
-  static_assert(kTilesA % kWaysA == 0 && kTilesB % kWaysB == 0);
+  static_assert(kTiles % kWays == 0);
 
-  // `operand`: the summed one, or -1. `way`: the number of this warp among those that share.
-  __device__ Lines(int operand, int way) : operand_(operand), way_(way) {}
+  // `way`: the number of this warp among those that share. If the compiler knew that a warp has
+  // neighbouring tiles, it would index them, in memory.
+  __device__ explicit Lines(int way) : way_(way), own_(opaque(((1 << kEach) - 1) << way * kEach)) {}
 
+  // The tiles of both operands.
+  template <int kTilesA, int kTilesB>
   __device__ void add(const uint32_t (&a)[kTilesA][4], const uint32_t (&b)[kTilesB][4]) {
-    const uint32_t ones = pair_of<T>(1, 1);
-    if (operand_ == 0) {
-      BOWLINE_UNROLL
-      for (int i = 0; i < kTilesA; ++i) {
-        if (i / kEachA == way_) {
-          multiply_add<T>(sums_[i % kEachA], a[i], {ones, ones});
-        }
-      }
-    } else if (operand_ == 1) {
-      BOWLINE_UNROLL
-      for (int i = 0; i < kTilesB; ++i) {
-        if (i / kEachB == way_) {
-          multiply_add<T>(sums_[i % kEachB], {b[i][0], b[i][2], b[i][1], b[i][3]}, {ones, ones});
-        }
-      }
+    if constexpr (kOfA) {
+      add_tiles(a);
+    } else {
+      add_tiles(b);
     }
   }
 
@@ -180,11 +172,10 @@ class Lines {
   template <class F>
   __device__ void for_each(int first, F&& put) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int each = operand_ == 0 ? kEachA : kEachB;
     BOWLINE_UNROLL
-    for (int i = 0; i < kMost; ++i) {
-      if (operand_ >= 0 && lane % 4 == 0 && i < each) {
-        const int line = first + 16 * (way_ * each + i) + lane / 4;
+    for (int i = 0; i < kEach; ++i) {
+      if (lane % 4 == 0) {
+        const int line = first + 16 * (way_ * kEach + i) + lane / 4;
         put(line, sums_[i][0]);
         put(line + 8, sums_[i][2]);
       }
@@ -192,16 +183,29 @@ class Lines {
   }
 
  private:
-  static constexpr int kEachA = kTilesA / kWaysA;
-  static constexpr int kEachB = kTilesB / kWaysB;
-  static constexpr int kMost = kEachA > kEachB ? kEachA : kEachB;
-  int operand_;
+  __device__ void add_tiles(const uint32_t (&tiles)[kTiles][4]) {
+    const uint32_t ones = pair_of<T>(1, 1);
+    BOWLINE_UNROLL
+    for (int i = 0; i < kTiles; ++i) {
+      if ((own_ >> i & 1) != 0) {
+        const auto& t = tiles[i];
+        constexpr int kSecond = kOfA ? 1 : 2;  // tiles of b have their words in another order
+        multiply_add<T>(sums_[i % kEach], {t[0], t[kSecond], t[3 - kSecond], t[3]}, {ones, ones});
+      }
+    }
+  }
+
+  static constexpr int kEach = kTiles / kWays;
   int way_;
-  float sums_[kMost][4] = {};
+  int own_;  // a bit per tile
+  float sums_[kEach][4] = {};
 };
 
+// The operand whose lines are summed.
+enum class Summed { none, a, b };
+
 // kAlongA, kAlongB: the lines of a and b are along k.
-template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
+template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay, Summed kSummed>
 __device__ void multiply_tile(const Product<T>& p) {
   constexpr int kStages = stages(kWay);
   constexpr int kParts = parts<T>(kWay);
@@ -227,11 +231,12 @@ __device__ void multiply_tile(const Product<T>& p) {
   const Fragments<PanelB, kAlongB, false, kTilesN / 2> of_b(warp_column);
 
   float sums[kTilesM][kTilesN][4] = {};
-  // The gradient of a weight has lines across k. The tiles at the edges of y sum them.
-  constexpr bool kSums = !kAlongA && !kAlongB && kParts == 1;
-  const int summed = kSums && p.results.sums_lines(place) ? p.results.lines.operand : -1;
-  Lines<T, kTilesM, Tile::kAcross, kTilesN / 2, Tile::kM / Tile::kWarpM> lines(
-      summed, summed == 0 ? warp % Tile::kAcross : warp / Tile::kAcross);
+  // The tiles at the edges of y sum lines.
+  constexpr bool kOfA = kSummed == Summed::a;
+  constexpr int kAbove = Tile::kM / Tile::kWarpM;
+  Lines<T, kOfA, kOfA ? kTilesM : kTilesN / 2, kOfA ? Tile::kAcross : kAbove> lines(
+      kOfA ? warp % Tile::kAcross : warp / Tile::kAcross);
+  const bool sums_lines = kSummed != Summed::none && p.results.sums_lines(place);
   const auto multiply_parts = [&](const Packs& panel_a, const Packs& panel_b) {
     BOWLINE_UNROLL
     for (int step = 0; step < kPanelDepth / 16; ++step) {
@@ -246,7 +251,7 @@ __device__ void multiply_tile(const Product<T>& p) {
           multiply_add<T>(sums[i][j], x[i], {w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]});
         }
       }
-      if constexpr (kSums) {
+      if (sums_lines) {
         lines.add(x, w);
       }
     }
@@ -313,16 +318,18 @@ __device__ void multiply_tile(const Product<T>& p) {
   static_assert(Tile::kThreads / 32 * kSlab <= kStages * kStage);
   write_tile(p.results, sums, place, shared.from(warp * kSlab), row + warp_row,
              column + warp_column);
-  lines.for_each(summed == 0 ? row + warp_row : column + warp_column,
-                 [&](int line, float sum) { p.results.put_line(place, line, sum); });
+  if (sums_lines) {
+    lines.for_each(kOfA ? row + warp_row : column + warp_column,
+                   [&](int line, float sum) { p.results.put_line(place, line, sum); });
+  }
   p.results.template finish<Tile::kM, Tile::kN, Tile::kThreads, 8>(place);
 }
 
-template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
+template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay, Summed kSummed>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) tile_kernel(Product<T> p) {
   constexpr bool kNew = kWay == Way::copies || std::is_same_v<T, __nv_bfloat16>;
   if constexpr (!kNew || kFor80) {
-    multiply_tile<T, Tile, kAlongA, kAlongB, kWay>(p);
+    multiply_tile<T, Tile, kAlongA, kAlongB, kWay, kSummed>(p);
   }
 }
 
@@ -398,8 +405,20 @@ void launch_tile(Launch& l, Product<T> p) {
   p.tiles[1] = static_cast<unsigned>(tiles_along(p.sources[1].rows, Tile::kN));
   const unsigned blocks =
       p.tiles[0] * p.tiles[1] * p.results.splits * static_cast<unsigned>(p.batches.elements());
-  l.launch_shared("tensor product", tile_kernel<T, Tile, kAlongA, kAlongB, kWay>, blocks,
-                  Tile::kThreads, stages(kWay) * parts<T>(kWay) * Tile::kStage * sizeof(uint4), p);
+  const auto launch = [&](auto* kernel) {
+    l.launch_shared("tensor product", kernel, blocks, Tile::kThreads,
+                    stages(kWay) * parts<T>(kWay) * Tile::kStage * sizeof(uint4), p);
+  };
+  // The gradient of a weight has lines across k.
+  if constexpr (!kAlongA && !kAlongB && kWay != Way::codes) {
+    if (p.results.lines.operand == 0) {
+      return launch(tile_kernel<T, Tile, kAlongA, kAlongB, kWay, Summed::a>);
+    }
+    if (p.results.lines.operand == 1) {
+      return launch(tile_kernel<T, Tile, kAlongA, kAlongB, kWay, Summed::b>);
+    }
+  }
+  launch(tile_kernel<T, Tile, kAlongA, kAlongB, kWay, Summed::none>);
 }
 
 // Copies have all tiles. Panels that go through registers are slower and have only two.
