@@ -3,7 +3,7 @@
 namespace bowline::detail::vulkan {
 namespace {
 
-// Depth of the tiles of matmul_units.comp, and the sizes that divide all of its regions.
+// Of matmul_units.comp: K per tile. The sides of a matrix are 8 to 16 and divide it.
 constexpr uint32_t kTileDepth = 32;
 constexpr uint32_t kLargestSide = 16;
 constexpr uint32_t kLeastSide = 8;
@@ -51,8 +51,8 @@ MatrixUnit largest(const std::vector<CooperativeMatrixProperties>& all, Componen
 
 // Drivers also list products that they compute without matrix units. AMD's own driver does so for
 // all GPUs, but only those with matrix units (RDNA3 and newer) have dot products of mixed signs.
-// Mesa does so for Intel GPUs. From Xe2 on, they have no subgroups of 8; in the GPUs with matrix
-// units before it (Arc A), such products are slower (ggml-org/llama.cpp#24404).
+// Mesa does so for all Intel GPUs. Arc A has matrix units, but is slower with these products
+// (ggml-org/llama.cpp#24404). So only Xe2 and newer count; they have no subgroups of 8.
 bool has_hardware(const Loader& loader, const Extensions& extensions,
                   const PhysicalDevice& device) {
   constexpr uint32_t kSmallestOfXe2 = 16;

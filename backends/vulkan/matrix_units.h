@@ -6,8 +6,8 @@
 
 namespace bowline::detail::vulkan {
 
-// Sets PhysicalDevice::f16_unit, bf16_unit and has_matrix_hardware. The limits and the features of
-// the device are known.
+// Sets f16_unit, bf16_unit and has_matrix_hardware of `device`. Its limits and features must be set
+// before.
 void read_matrix_units(const Loader& loader, const Extensions& extensions, PhysicalDevice* device);
 
 }  // namespace bowline::detail::vulkan

@@ -34,13 +34,13 @@ bool join_gates(BoundGraph& graph);
 Result<bool> fuse_convolutions(BoundGraph& graph, const device::OpenDevice& device);
 
 // Inference and training graphs, in bodies too (rewrites/products.cpp). Replaces a matrix product,
-// with the Adds, Gelu or GeluGrad behind it, by FusedMatMul. Returns the place of node `begin`
-// afterwards.
+// with the Adds, Gelu or GeluGrad behind it, by FusedMatMul. Returns the new index of node
+// `begin`.
 size_t fuse_products(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 
-// Training graphs, in bodies too, with the same result. The gradient of a norm and the Add of a
-// residual connection behind it become FusedNormGrad (rewrites/norms.cpp). The gradients of a
-// weight and of its bias become one FusedMatMul (rewrites/bias_gradients.cpp).
+// Training graphs, in bodies too. Both return the new index of node `begin`. The gradient of a norm
+// and the Add of a residual connection behind it become FusedNormGrad (rewrites/norms.cpp). The
+// gradients of a weight and of its bias become one FusedMatMul (rewrites/bias_gradients.cpp).
 size_t fuse_norm_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 size_t fuse_bias_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 

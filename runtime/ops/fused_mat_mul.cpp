@@ -10,9 +10,9 @@
 //           ->  y [..., M, N]; with gelu, also v [..., M, N]; with sum_a, s [M]; with sum_b, s [N].
 //           Of gelu, gelu_grad, sum_a and sum_b, at most one is set. The sums require transpose_a
 //           without transpose_b, as in the gradient of a weight.
-// Numerics  accumulated in f32. v is rounded before Gelu is applied, if a kernel stores it first.
+// Numerics  accumulated in f32. A kernel may apply Gelu to the rounded or to the unrounded v.
 // Quantized a frozen b may be quantized; kernels dequantize it while reading.
-// Gradient  none. The rewrite follows the differentiation (graph/rewrites/products.cpp).
+// Gradient  none: graphs are rewritten after differentiation (graph/rewrites/products.cpp).
 // Source    MatMul, Linear, Add, Gelu.
 #include <cmath>
 

@@ -1,11 +1,12 @@
-// FusedNormGrad: a fusion of LayerNormGrad or RmsNormGrad with an Add of dx.
+// FusedNormGrad: a fusion of LayerNormGrad or RmsNormGrad with an Add.
 //
-//   dx = addend + dx of the norm,  dgamma and dbeta as there
+//   dx = addend + (dx of LayerNormGrad or RmsNormGrad);  dgamma and dbeta are those of this
+//   operator
 //
 // Shapes    x [..., n], gamma [n], dy and addend [..., n]  ->  dx [..., n], dgamma [n], and dbeta
 //           [n] unless `rms`.
 // Numerics  accumulated in f32; dx is rounded once.
-// Gradient  none. The rewrite follows the differentiation (graph/rewrites/norms.cpp).
+// Gradient  none: graphs are rewritten after differentiation (graph/rewrites/norms.cpp).
 // Source    LayerNormGrad, RmsNormGrad, Add.
 #include "ops/reference.h"
 

@@ -1,5 +1,5 @@
-// A Vulkan driver for conformance runs: the fake driver of tests/device, whose limits are those of
-// a real device, with memory and with the machine that runs the shaders.
+// A Vulkan driver for conformance runs. It extends the fake driver of tests/device, which has the
+// limits of a real device, by memory and by the machine that executes shaders.
 //
 // The library takes the place of the Vulkan loader. Environment:
 //   BOWLINE_MACHINE_PROFILE   name of a profile (vulkan_profiles.h); default: GeForce RTX 4070

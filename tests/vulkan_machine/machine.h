@@ -1,19 +1,18 @@
-// A strict machine that runs compute shaders: what a GPU may do and a software driver does not.
+// An interpreter of compute shaders that behaves as badly as Vulkan allows, to find faults that
+// software drivers hide.
 //
 // - Subgroups have any size, such as 32 or 64.
 // - An operation of a subgroup sees only the lanes that reach it together; the values of others are
 //   poison (a NaN).
-// - Registers, variables and shared memory are poison before they are written. Reading shared
-// memory
-//   that nobody wrote is a fault, and so is an access of two lanes to one place without a barrier
-//   in between, where one of them writes.
+// - Registers, variables and shared memory are poison until they are written. It is a fault to read
+//   unwritten shared memory, or if two lanes access one place with no barrier between them and at
+//   least one writes.
 // - If the module does not ask for SignedZeroInfNanPreserve, a comparison with NaN gives the
 //   opposite of what IEEE 754 says, and the minimum of NaN and a number is the number.
 // - Matrices of a subgroup (VK_KHR_cooperative_matrix) are in no known lane.
-// - Faults are also: a barrier that some lanes of a workgroup miss, an index past the end of an
-// array,
-//   an address outside of all allocations, an address with less than the promised alignment, and a
-//   workgroup that does not end.
+// - More faults: a barrier that some lanes of a workgroup miss, an index past the end of an array,
+//   an address outside of all allocations or with less than the promised alignment, and a workgroup
+//   that does not end.
 //
 // The order of lanes between two barriers is fixed: one after another.
 #pragma once

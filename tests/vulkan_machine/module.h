@@ -15,7 +15,7 @@
 
 namespace bowline::detail::vulkan::machine {
 
-// What memory and registers hold before anything is written: as a float a NaN.
+// The content of memory and registers before anything is written. As a float, it is a NaN.
 constexpr uint32_t kPoison = 0x7fbadbad;
 
 struct Operation;

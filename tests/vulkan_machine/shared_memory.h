@@ -1,4 +1,5 @@
-// The shared memory of a workgroup, with the last accesses to each part of two bytes.
+// Shared memory of a workgroup. It remembers the last read and write of each two bytes, to find
+// races.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace bowline::detail::vulkan::machine {
 
-// When and by whom: barriers of the workgroup, and of the subgroup, so far.
+// Of an access: its lane and subgroup, and the barriers that workgroup and subgroup have passed.
 struct Moment {
   uint32_t lane = 0;
   uint32_t subgroup = 0;

@@ -3,9 +3,9 @@
 The glslang of Debian 12 compiles only the older of the two extensions, and drivers of AMD and Intel
 have only the newer one. Three things differ: the numbers of the instructions, the type, which also
 names the use of the matrix (A, B or accumulator), and the layout, which is an integer before the
-stride instead of a boolean after it. The operands of the multiplications tell the uses, so a type
-may have only one use: A is [M, K], B is [K, N], and the accumulator is [M, N], with three different
-specialization constants.
+stride instead of a boolean after it. The script finds the use of a type from the multiplications
+that take it. So each type must have one use: A is [M, K], B is [K, N], and the accumulator is
+[M, N], with three different specialization constants.
 
 Sources: the specifications of both extensions and of SPV_KHR_bfloat16 in the SPIR-V registry.
 """

@@ -1,16 +1,17 @@
-// Lets the last of several blocks finish what they have begun together, without another launch.
+// Finds the block that finishes last, so that it can add the parts of all blocks without another
+// launch.
 //
-// Which block is last does not change a result: it reads what all of them have written, in a fixed
-// order. (CUDA C++ Programming Guide, "Memory Fence Functions", sums with a counter in this way.)
+// The caller must read the parts in a fixed order; then the result does not depend on which block
+// is last. (CUDA C++ Programming Guide, "Memory Fence Functions", sums with a counter in this way.)
 #pragma once
 
 #include "kernel.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// True in all threads of the last of `blocks` blocks that call it with this counter. That block
-// sees everything that the others wrote before their calls. All threads of a block must call it.
-// The counter is 0 before and afterwards (Launch::block_counters).
+// Returns true, in all threads, only in the last of `blocks` blocks that call this with `counter`.
+// That block sees everything that the others wrote before their calls. All threads of a block must
+// call it. The counter is 0 before and afterwards (Launch::block_counters).
 __device__ inline bool arrives_last(uint32_t* counter, unsigned blocks) {
   __shared__ Shared<unsigned[1]> arrived;
   __threadfence();

@@ -1,4 +1,4 @@
-// Fusion of matrix products with the operators behind them: see graph/fuse.h.
+// Fusion of matrix products with the operators that read their results: see graph/fuse.h.
 #include "graph/rewrites/rewriter.h"
 
 namespace bowline::detail::graph {
