@@ -342,39 +342,21 @@ BOWLINE_AVX2 void dots_of_spans(const Codes& codes, size_t first, size_t count, 
   }
 }
 
-template <class Of>
-bool make_row(const float* a, size_t columns, float* row) {
-  auto* const to = reinterpret_cast<SpanOfWords*>(row);
-  for (size_t i = 0; i < columns / kSpan; ++i) {
-    if (!make_span<Of>(a + i * kSpan, to[i])) {
-      return false;
-    }
+struct Avx2 {
+  using Span = SpanOfWords;
+  template <class Of>
+  static IntegerDots dots_of_format(const BlockFormat& format) {
+    return format.name == "q4_k"   ? dots_of_spans<Of, Q4KSpan>
+           : format.name == "q6_k" ? dots_of_spans<Of, Q6KSpan>
+           : format.name == "q8_0" ? dots_of_spans<Of, SpanOfBlocks<8>>
+           : format.name == "q4_0" ? dots_of_spans<Of, SpanOfBlocks<4>>
+                                   : dots_of_spans<Of, AnySpan>;
   }
-  return true;
-}
-
-template <class Of>
-IntegerDots dots_of_format(const BlockFormat& format) {
-  return format.name == "q4_k"   ? dots_of_spans<Of, Q4KSpan>
-         : format.name == "q6_k" ? dots_of_spans<Of, Q6KSpan>
-         : format.name == "q8_0" ? dots_of_spans<Of, SpanOfBlocks<8>>
-         : format.name == "q4_0" ? dots_of_spans<Of, SpanOfBlocks<4>>
-                                 : dots_of_spans<Of, AnySpan>;
-}
-
-constexpr BlockDots kDots{sizeof(SpanOfWords),
-                          [](IntegersOf of, const float* a, size_t columns, float* row) {
-                            return of == IntegersOf::bf16 ? make_row<OfBf16>(a, columns, row)
-                                                          : make_row<OfF32>(a, columns, row);
-                          },
-                          [](const BlockFormat& format, IntegersOf of) {
-                            return of == IntegersOf::bf16 ? dots_of_format<OfBf16>(format)
-                                                          : dots_of_format<OfF32>(format);
-                          }};
+};
 
 }  // namespace
 
-const BlockDots* block_dots_avx2() { return has_avx2() ? &kDots : nullptr; }
+const BlockDots* block_dots_avx2() { return has_avx2() ? &BlockDotsOf<Avx2>::kDots : nullptr; }
 
 }  // namespace bowline::detail::cpu
 

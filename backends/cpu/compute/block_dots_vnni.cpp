@@ -218,37 +218,19 @@ BOWLINE_VNNI void dots_of_spans(const Codes& codes, size_t first, size_t count, 
   }
 }
 
-template <class Of>
-bool make_row(const float* a, size_t columns, float* row) {
-  auto* const to = reinterpret_cast<SpanOfRow*>(row);
-  for (size_t i = 0; i < columns / kSpan; ++i) {
-    if (!make_span<Of>(a + i * kSpan, to[i])) {
-      return false;
-    }
+struct Vnni {
+  using Span = SpanOfRow;
+  template <class Of>
+  static IntegerDots dots_of_format(const BlockFormat& format) {
+    return format.name == "q4_k"   ? dots_of_spans<Of, Q4KSpan>
+           : format.name == "q6_k" ? dots_of_spans<Of, Q6KSpan>
+                                   : dots_of_spans<Of, AnySpan>;
   }
-  return true;
-}
-
-template <class Of>
-IntegerDots dots_of_format(const BlockFormat& format) {
-  return format.name == "q4_k"   ? dots_of_spans<Of, Q4KSpan>
-         : format.name == "q6_k" ? dots_of_spans<Of, Q6KSpan>
-                                 : dots_of_spans<Of, AnySpan>;
-}
-
-constexpr BlockDots kDots{sizeof(SpanOfRow),
-                          [](IntegersOf of, const float* a, size_t columns, float* row) {
-                            return of == IntegersOf::bf16 ? make_row<OfBf16>(a, columns, row)
-                                                          : make_row<OfF32>(a, columns, row);
-                          },
-                          [](const BlockFormat& format, IntegersOf of) {
-                            return of == IntegersOf::bf16 ? dots_of_format<OfBf16>(format)
-                                                          : dots_of_format<OfF32>(format);
-                          }};
+};
 
 }  // namespace
 
-const BlockDots* block_dots_vnni() { return has_vnni() ? &kDots : nullptr; }
+const BlockDots* block_dots_vnni() { return has_vnni() ? &BlockDotsOf<Vnni>::kDots : nullptr; }
 
 }  // namespace bowline::detail::cpu
 
