@@ -7,6 +7,7 @@
 #pragma once
 
 #include "device/attention.cuh"
+#include "device/last_block.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 
@@ -146,8 +147,67 @@ __device__ void join_slots(const Problem& p, const Place& place, int rows,
   }
 }
 
+// The results of the parts of the keys, and where they are joined.
+constexpr int kJoinThreads = 128;
+constexpr int kMaxParts = 64;
+struct KeyParts {
+  float* outs = nullptr;  // [count, row, dim]
+  float* lses = nullptr;  // [count, batch, head, query]
+  int count = 1;
+  Target out = {};
+  float* row_out = nullptr;
+  uint32_t* counters = nullptr;
+  bool last_block_joins = false;  // otherwise another launch does
+};
+
+// Adds the results of the parts of a row of one head, weighted by exp(lse). `row` counts the rows
+// of [batch, query, head]. All threads of the block must call it.
+__device__ inline void join_row(const Problem& p, const KeyParts& parts, int64_t row) {
+  __shared__ Shared<float[kMaxParts]> weights;
+  __shared__ Shared<float[1]> inverse;
+  const int64_t rows = p.rows();
+  const int64_t query = row / p.heads;
+  const int64_t at = (query / p.queries * p.heads + row % p.heads) * p.queries + query % p.queries;
+  const int thread = static_cast<int>(threadIdx.x);
+  __syncthreads();  // the weights of another row are already used
+  if (thread < 32) {
+    float top = -INFINITY;
+    for (int part = thread; part < parts.count; part += 32) {
+      top = fmaxf(top, parts.lses[part * rows + at]);
+    }
+    for (int other = 1; other < 32; other *= 2) {
+      top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFF, top, other));
+    }
+    float sum = 0;
+    for (int part = thread; part < parts.count; part += 32) {
+      const float l = parts.lses[part * rows + at];
+      const float weight = l == -INFINITY ? 0.0f : expf(l - top);
+      weights[part] = weight;
+      sum += weight;
+    }
+    for (int other = 1; other < 32; other *= 2) {
+      sum += __shfl_xor_sync(0xFFFFFFFF, sum, other);
+    }
+    if (thread == 0) {
+      inverse[0] = sum == 0 ? 0.0f : 1.0f / sum;
+      parts.row_out[at] = sum == 0 ? -INFINITY : top + logf(sum);
+    }
+  }
+  __syncthreads();
+  const float factor = inverse[0];
+  for (int d = thread; d < p.dim; d += kJoinThreads) {
+    float sum = 0;
+    for (int part = 0; part < parts.count; ++part) {
+      const float weight = weights[part];
+      sum += weight == 0 ? 0.0f : weight * parts.outs[(part * rows + row) * p.dim + d];
+    }
+    parts.out.put(row * p.dim + d, factor * sum);
+  }
+}
+
+// The last block of some rows also joins their parts.
 template <class K, int kPadded, int kRows>
-__global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p) {
+__global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p, KeyParts parts) {
   constexpr int kLanes = kPadded / 8;  // of a slot
   constexpr int kSlots = kFewThreads / kLanes;
   constexpr int kEach = kRows == 1 ? 4 : 2;  // keys of a slot at a time
@@ -254,6 +314,16 @@ __global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p) {
   }
 
   join_slots<kPadded>(p, place, rows, sums, softmax);
+  static_assert(kFewThreads == kJoinThreads);
+  if (!parts.last_block_joins ||
+      !arrives_last(parts.counters + blockIdx.x, static_cast<unsigned>(parts.count))) {
+    return;
+  }
+  for (int r = 0; r < rows; ++r) {
+    const int row = place.first + r;
+    const int64_t position = place.batch * p.queries + row / group;
+    join_row(p, parts, position * p.heads + place.head * group + row % group);
+  }
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels

@@ -262,52 +262,8 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem p)
   write_sums(l, out, to, p.out, query, first_step);
 }
 
-// Joins the parts of a row of one head: adds their results, weighted by exp(lse). One block per
-// row.
-constexpr int kJoinThreads = 128;
-constexpr int kMaxParts = 64;
-__global__ void join_kernel(const float* outs, const float* lses, int parts, Problem p) {
-  __shared__ Shared<float[kMaxParts]> weights;
-  __shared__ Shared<float[1]> inverse;
-  const int64_t rows = p.rows();
-  const int64_t row = blockIdx.x;  // [batch, query, head]
-  const int64_t query = row / p.heads;
-  const int64_t at = (query / p.queries * p.heads + row % p.heads) * p.queries + query % p.queries;
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < 32) {
-    float top = -INFINITY;
-    for (int part = thread; part < parts; part += 32) {
-      top = fmaxf(top, lses[part * rows + at]);
-    }
-    for (int other = 1; other < 32; other *= 2) {
-      top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFF, top, other));
-    }
-    float sum = 0;
-    for (int part = thread; part < parts; part += 32) {
-      const float l = lses[part * rows + at];
-      const float weight = l == -INFINITY ? 0.0f : expf(l - top);
-      weights[part] = weight;
-      sum += weight;
-    }
-    for (int other = 1; other < 32; other *= 2) {
-      sum += __shfl_xor_sync(0xFFFFFFFF, sum, other);
-    }
-    if (thread == 0) {
-      inverse[0] = sum == 0 ? 0.0f : 1.0f / sum;
-      p.row_out[at] = sum == 0 ? -INFINITY : top + logf(sum);
-    }
-  }
-  __syncthreads();
-  const float factor = inverse[0];
-  for (int d = thread; d < p.dim; d += kJoinThreads) {
-    float sum = 0;
-    for (int part = 0; part < parts; ++part) {
-      const float weight = weights[part];
-      sum += weight == 0 ? 0.0f : weight * outs[(part * rows + row) * p.dim + d];
-    }
-    p.out.put(row * p.dim + d, factor * sum);
-  }
-}
+// Joins the parts. One block per row.
+__global__ void join_kernel(KeyParts parts, Problem p) { join_row(p, parts, blockIdx.x); }
 
 // Reports a length that is out of range.
 __global__ void check_lengths_kernel(const int32_t* lengths, int count, int keys,
@@ -389,13 +345,13 @@ uint64_t packed_workspace(const NodeView& node) {
 
 // K is the type of a stored key.
 template <class K>
-void few_rows(Launch& l, const Problem& p, const Choice& choice) {
+void few_rows(Launch& l, const Problem& p, const Choice& choice, const KeyParts& parts) {
   const dim3 blocks(p.tiles * static_cast<unsigned>(p.batches * p.kv_heads),
                     static_cast<unsigned>(choice.parts));
   with_padded(p, [&]<int kPadded>() {
     l.launch("attention",
              choice.own == 1 ? few_rows_kernel<K, kPadded, 1> : few_rows_kernel<K, kPadded, 4>,
-             blocks, kFewThreads, p);
+             blocks, kFewThreads, p, parts);
   });
 }
 
@@ -422,13 +378,22 @@ void tiles(Launch& l, const Problem& p, const Choice& choice) {
 template <class T>
 void run(Launch& l, Problem p, bool quantized) {
   const Choice choice = choose(p, l.type(), quantized, l.traits());
-  const Target out = {l.out(0), l.type()};
-  p.out = choice.parts == 1 ? out : Target{l.workspace(), DType::f32};
-  p.row_out =
-      choice.parts == 1 ? l.out(1) : l.workspace() + int64_t{choice.parts} * p.rows() * p.dim;
+  KeyParts parts = {.count = choice.parts, .out = {l.out(0), l.type()}, .row_out = l.out(1)};
+  p.out = parts.out;
+  p.row_out = parts.row_out;
+  if (choice.parts > 1) {
+    parts.outs = l.workspace();
+    parts.lses = l.workspace() + int64_t{choice.parts} * p.rows() * p.dim;
+    p.out = {parts.outs, DType::f32};
+    p.row_out = parts.lses;
+  }
   switch (choice.variant) {
     case Variant::few_rows:
-      quantized ? few_rows<Codes>(l, p, choice) : few_rows<T>(l, p, choice);
+      parts.counters = l.block_counters();
+      parts.last_block_joins =
+          choice.parts > 1 &&
+          p.tiles * static_cast<unsigned>(p.batches * p.kv_heads) <= kBlockCounters;
+      quantized ? few_rows<Codes>(l, p, choice, parts) : few_rows<T>(l, p, choice, parts);
       break;
     case Variant::mma:
       if constexpr (sizeof(T) == 2) {
@@ -439,13 +404,9 @@ void run(Launch& l, Problem p, bool quantized) {
       tiles(l, p, choice);
       break;
   }
-  if (choice.parts > 1) {
-    const float* const outs = l.workspace();
-    const float* const lses = p.row_out;
-    p.out = out;
-    p.row_out = l.out(1);
-    l.launch("attention join", join_kernel, static_cast<unsigned>(p.rows()), kJoinThreads, outs,
-             lses, choice.parts, p);
+  if (choice.parts > 1 && !parts.last_block_joins) {
+    l.launch("attention join", join_kernel, static_cast<unsigned>(p.rows()), kJoinThreads, parts,
+             p);
   }
 }
 
