@@ -112,10 +112,10 @@ class Launch {
     const uint8_t* zeros;
   };
   bool is_encoded(size_t i) const { return !record_.inputs[i].encoding.is_plain(); }
-  CodeLayout code_layout(size_t i) const {
-    const device::Operand& o = record_.inputs[i];
-    return *device::encoding_of(context_.program, o, iteration_).layout(o.shape);
+  const Encoding& encoding(size_t i) const {
+    return device::encoding_of(context_.program, record_.inputs[i], iteration_);
   }
+  CodeLayout code_layout(size_t i) const { return *encoding(i).layout(record_.inputs[i].shape); }
   CodeParts code_parts(size_t i) const;
   // The head of the step buffer in device memory. The host writes it before each submission and
   // reads it back afterwards.

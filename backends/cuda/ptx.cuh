@@ -48,6 +48,11 @@ __device__ inline Packs dynamic_shared() {
   return Packs(dynamic_memory);
 }
 
+// Brings the line of an address of global memory to the L2 cache.
+__device__ inline void prefetch(const void* at) {
+  asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
+}
+
 // Loads 4 or 2 matrices of 8 x 8 16-bit elements, by a warp. A row of a matrix is a pack: lane
 // 8 i + r gives the pack of row r of matrix i. (With 2 matrices, the packs of lanes 16 and more are
 // not read, but must be valid.) to[i] gets elements 2t and 2t + 1 of row g of matrix i;

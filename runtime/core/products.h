@@ -1,4 +1,5 @@
-// The sizes of the matrix product of a MatMul, Linear or FusedMatMul.
+// The sizes of the matrix product of a MatMul, Linear or FusedMatMul, and the places of the inputs
+// of fused products.
 #pragma once
 
 #include "core/attributes.h"
@@ -37,6 +38,21 @@ struct FusedInputs {
   int addend, slope, bias;
   int count;  // of all inputs
 };
+
+// The inputs of a FusedNormMatMul; -1: it has no such input. Weight i is input 1 + i.
+struct NormProductInputs {
+  explicit NormProductInputs(const FusedNormMatMulAttributes& t)
+      : weights(static_cast<int>(t.weights())),
+        gamma(1 + weights),
+        beta(t.rms() ? -1 : gamma + 1),
+        bias(t.bias() ? gamma + (t.rms() ? 1 : 2) : -1),
+        count(gamma + (t.rms() ? 1 : 2) + (t.bias() ? weights : 0)) {}
+  int weights;
+  int gamma, beta;
+  int bias;   // of the first weight; those of the others follow
+  int count;  // of all inputs
+};
+constexpr int kMostNormProducts = 3;
 
 // Of a device::Record or device::NodeQuery.
 template <class Node>

@@ -102,6 +102,7 @@ Result<std::vector<SessionState::Planned>> SessionState::plan(
       BOWLINE_TRY_ASSIGN(p.fused, graph::fuse(p.bound, device));
     }
     plan::derive_copies(p.bound, model_->table);
+    graph::fuse_norm_products(p.bound, device);
     (void)graph::fuse_products(p.bound, device, 0);
     BOWLINE_TRY(lower(p, device));
   }

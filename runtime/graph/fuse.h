@@ -38,6 +38,11 @@ Result<bool> fuse_convolutions(BoundGraph& graph, const device::OpenDevice& devi
 // `begin`.
 size_t fuse_products(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 
+// Inference graphs, in bodies too, before fuse_products() (rewrites/norm_products.cpp). A norm and
+// the products that read it become FusedNormMatMul, with the biases, the activation or the gate, or
+// the Split behind them. Nothing else may read the norm.
+void fuse_norm_products(BoundGraph& graph, const device::OpenDevice& device);
+
 // Training graphs, in bodies too. Both return the new index of node `begin`. The gradient of a norm
 // and the Add of a residual connection behind it become FusedNormGrad (rewrites/norms.cpp). The
 // gradients of a weight and of its bias become one FusedMatMul (rewrites/bias_gradients.cpp).

@@ -43,6 +43,8 @@ class Packs {
 };
 inline Packs dynamic_shared() { return Packs(0); }
 
+inline void prefetch(const void*) {}
+
 void load_matrices(uint32_t (&to)[4], const Packs& from, int row, Where where = Where::current());
 void load_matrices(uint32_t (&to)[2], const Packs& from, int row, Where where = Where::current());
 void load_transposed(uint32_t (&to)[4], const Packs& from, int row, Where where = Where::current());

@@ -536,8 +536,11 @@ BlasProduct as_gradient(const NodeView& v, const Form& f) {
 
 uint64_t workspace(const NodeView& v) {
   const MatrixProduct sizes = sizes_of(v.query);
-  if (sizes.is_empty() || is_few_rows(v.query.inputs[0], sizes)) {
+  if (sizes.is_empty()) {
     return 0;
+  }
+  if (is_few_rows(v.query.inputs[0], sizes)) {
+    return few_rows_workspace(sizes, v.traits);
   }
   const Form f = form_of(v.query);
   uint64_t theirs = 0;

@@ -31,6 +31,8 @@ constexpr KernelRate kRates[] = {
     {"tensor product", Unit::matrix, 0.55, ""},
     {"few rows", Unit::f32, 0.25, ""},
     {"few quantized rows", Unit::f32, 0.07, ""},
+    {"few columns", Unit::f32, 0.25, ""},
+    {"few quantized columns", Unit::f32, 0.07, ""},
     {"attention", Unit::f32, 0.65, ""},
     {"attention decode", Unit::f32, 0.1, ""},
     {"attention_grad queries", Unit::f32, 0.6, ""},

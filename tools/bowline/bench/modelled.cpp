@@ -92,6 +92,13 @@ double flops_of(const RecordInfo& r) {
   if (r.op == "MatMul" || r.op == "Linear" || r.op == "FusedMatMul") {
     return 2 * elements_of(r.outputs[0]) * summed(r);
   }
+  if (r.op == "FusedNormMatMul") {  // weights are matrices, other operands vectors
+    double elements = 0;
+    for (size_t i = 1; i < r.inputs.size(); ++i) {
+      elements += r.inputs[i].shape.size() == 2 ? elements_of(r.inputs[i]) : 0;
+    }
+    return 2 * elements * elements_of(r.inputs[0]) / summed(r);
+  }
   if (r.op == "Attention") {
     return scores_flops(r, 2, r.inputs[0], r.inputs[1].shape[1]);
   }
