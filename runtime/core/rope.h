@@ -1,4 +1,5 @@
-// The frequencies of Rope, for kernels. runtime/ops/rope.cpp documents the formula.
+// Rope for kernels: the frequencies, and the attributes of a fused Rope. runtime/ops/rope.cpp
+// documents the formula.
 #pragma once
 
 #include <cmath>
@@ -24,6 +25,21 @@ F rope_frequency(const RopeAttributes& t, int64_t j, int64_t dims) {
   }
   const F part = (turns - low) / (high - low);
   return (1 - part) * slow + part * frequency;
+}
+
+// The attributes of the Rope of a FusedWriteRows.
+inline RopeAttributesT rope_of(const FusedWriteRowsAttributes& t) {
+  RopeAttributesT rope;
+  rope.base = t.base();
+  rope.rotary_dims = t.rotary_dims();
+  rope.interleaved = t.interleaved();
+  rope.inverse = t.inverse();
+  rope.position_offset = t.position_offset();
+  rope.factor = t.factor();
+  rope.low_frequency_factor = t.low_frequency_factor();
+  rope.high_frequency_factor = t.high_frequency_factor();
+  rope.original_length = t.original_length();
+  return rope;
 }
 
 }  // namespace bowline

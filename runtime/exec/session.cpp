@@ -103,6 +103,7 @@ Result<std::vector<SessionState::Planned>> SessionState::plan(
     }
     plan::derive_copies(p.bound, model_->table);
     graph::fuse_norm_products(p.bound, device);
+    graph::fuse_cache_writes(p.bound, device);
     (void)graph::fuse_products(p.bound, device, 0);
     BOWLINE_TRY(lower(p, device));
   }

@@ -43,6 +43,10 @@ size_t fuse_products(BoundGraph& graph, const device::OpenDevice& device, size_t
 // the Split behind them. Nothing else may read the norm.
 void fuse_norm_products(BoundGraph& graph, const device::OpenDevice& device);
 
+// Inference graphs, in bodies too (rewrites/caches.cpp). The writes of new keys and values into the
+// states that an Attention reads become one FusedWriteRows, with the Rope of keys and queries.
+void fuse_cache_writes(BoundGraph& graph, const device::OpenDevice& device);
+
 // Training graphs, in bodies too. Both return the new index of node `begin`. The gradient of a norm
 // and the Add of a residual connection behind it become FusedNormGrad (rewrites/norms.cpp). The
 // gradients of a weight and of its bias become one FusedMatMul (rewrites/bias_gradients.cpp).

@@ -54,12 +54,22 @@ class RecordTraffic {
   }
 
  private:
-  // True if the operator writes rows into its first input, instead of computing the state anew.
-  bool writes_rows() const { return def_.writes_rows != nullptr; }
+  // True if the operator writes rows into input i, instead of computing the state anew. It takes
+  // the states first, and then the rows of each.
+  bool writes_rows(size_t i) const {
+    return def_.writes_rows != nullptr && std::ranges::any_of(def_.updates, [&](const InPlace& u) {
+             return std::cmp_equal(u.input, i);
+           });
+  }
+  const Operand& rows_of(size_t state) const {
+    const auto states = static_cast<size_t>(
+        std::ranges::count_if(def_.updates, [](const InPlace& u) { return u.output >= 0; }));
+    return record_.inputs[state + states];
+  }
 
   uint64_t read(size_t i) const {
     const Operand& o = record_.inputs[i];
-    if (writes_rows() && i == 0) {
+    if (writes_rows(i)) {
       return 0;
     }
     return (def_.gathers >> i & 1) != 0 ? bytes_of_some(o, record_.outputs[0].shape.elements())
@@ -67,8 +77,10 @@ class RecordTraffic {
   }
   uint64_t written(size_t o) const {
     const Operand& out = record_.outputs[o];
-    return writes_rows() && o == 0 ? bytes_of_some(out, record_.inputs[1].shape.elements())
-                                   : all(out);
+    const int state = updated_input(def_, o);
+    return state >= 0 && writes_rows(static_cast<size_t>(state))
+               ? bytes_of_some(out, rows_of(static_cast<size_t>(state)).shape.elements())
+               : all(out);
   }
   // True if output `o` is a gradient that the record adds to.
   bool adds(size_t o) const {

@@ -8,6 +8,7 @@
 #include "core/moves.h"
 #include "device/codes.cuh"
 #include "device/rows.cuh"
+#include "device/state_rows.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::layout_kernels {
 namespace {
@@ -96,17 +97,6 @@ struct Rows {
   uint64_t rows, size, inner;
 };
 
-// True if `count` rows from `position` on fit. Otherwise the first thread reports the last row as
-// an out-of-range index.
-__device__ bool fits(const Rows& r, uint64_t position, uint64_t count, device::StepHead* head,
-                     uint32_t node) {
-  if (position + count > r.size && thread_of_grid() == 0) {
-    const uint64_t last = position + (count > 0 ? count : 1) - 1;
-    bad_index(head, node, last < INT32_MAX ? static_cast<int32_t>(last) : INT32_MAX);
-  }
-  return position + count <= r.size;
-}
-
 // Writes one element of the rows per thread to y.
 template <class T>
 __global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_at,
@@ -115,7 +105,7 @@ __global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_
   const uint64_t position = *position_at;
   const uint64_t count = count_at != nullptr ? *count_at : r.rows;
   const uint64_t i = thread_of_grid();
-  if (!fits(r, position, count, head, node)) {
+  if (!rows_fit(r.size, position, count, thread_of_grid() == 0, head, node)) {
     return;
   }
   const uint64_t row = i / r.inner;
@@ -132,7 +122,7 @@ __global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* posit
                                    uint64_t n, uint64_t in_a_row, Rows r) {
   const uint64_t position = *position_at;
   const uint64_t count = count_at != nullptr ? *count_at : r.rows;
-  if (!fits(r, position, count, head, node)) {
+  if (!rows_fit(r.size, position, count, thread_of_grid() == 0, head, node)) {
     return;
   }
   const uint64_t block = thread_of_grid() / kLanes;
@@ -141,34 +131,11 @@ __global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* posit
   if (block >= n || row % r.rows >= count) {  // a whole warp
     return;
   }
-  const uint64_t first = block % in_a_row * y.block;
-  const uint64_t end = min(first + y.block, static_cast<uint64_t>(y.columns));
   const T* const x = rows + from * static_cast<uint64_t>(y.columns);
-  float most = 0;
-  float odd = 0;  // NaN if a value is not finite
-  for (uint64_t i = first + threadIdx.x % kLanes; i < end; i += kLanes) {
-    const float v = read(x + i);
-    most = fmaxf(most, fabsf(v));
-    odd += v * 0.0f;
-  }
-  most = reduce_lanes(
-      most, [](float a, float b) { return fmaxf(a, b); }, kLanes);
-  odd = reduce_lanes(
-      odd, [](float a, float b) { return a + b; }, kLanes);
-  const float exact = (most + odd) / 127;
-  const float scale = exact < INFINITY ? exact : 0.0f;
   const auto to = static_cast<int64_t>((row / r.rows * r.size + position + row % r.rows) * r.inner +
                                        from % r.inner);
-  const auto number = static_cast<uint32_t>(block % in_a_row);
-  auto* const codes = const_cast<uint8_t*>(y.codes) + to * y.row_bytes + number * y.block_bytes;
-  for (uint64_t i = first + threadIdx.x % kLanes; i < end; i += kLanes) {
-    const float code =
-        scale == 0 ? 0.0f : fminf(fmaxf(rintf(read(x + i) / scale), -128.0f), 127.0f);
-    codes[i - first] = static_cast<uint8_t>(static_cast<int8_t>(code));
-  }
-  if (threadIdx.x % kLanes == 0) {
-    *static_cast<float*>(const_cast<void*>(y.scale_at(to, number))) = scale;
-  }
+  write_block(y, to, static_cast<uint32_t>(block % in_a_row),
+              [&](uint32_t column) { return read(x + column); });
 }
 
 // y = x up to the current size, and fill behind it.

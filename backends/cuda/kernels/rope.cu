@@ -1,23 +1,15 @@
 //! ops(f32, f16, bf16) Rope
-// Rotates pairs of elements of each head by position * frequency. The angle is a fraction of a turn
-// in 64-bit fixed point, so it is equally exact at large and small positions.
+// Rotates pairs of elements of each head by position * frequency.
 #include <algorithm>
-#include <cmath>
 
-#include "core/rope.h"
 #include "device/elements.cuh"
+#include "device/rope.cuh"
 #include "device/storage.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::rope_kernels {
 namespace {
 
-constexpr int kPairs = 256;  // per launch: a head of 512
-constexpr int kHeads = 4;    // heads that share the angle in a thread
-
-// Turns per position, in units of 2^-64 turns.
-struct Frequencies {
-  uint64_t turns[kPairs];
-};
+constexpr int kHeads = 4;  // heads that share the angle in a thread
 
 template <class T>
 struct Rotation {
@@ -37,29 +29,6 @@ struct Rotation {
   bool inverse;
   bool interleaved;
 };
-
-// Cosine and sine of an angle in units of 2^-32 turns.
-__device__ inline float2 cos_sin(uint32_t turns) {
-  const uint32_t quarter = (turns + 0x20000000u) >> 30;  // the nearest quarter turn
-  const float f =
-      static_cast<float>(static_cast<int32_t>(turns - (quarter << 30))) * 2.3283064365386963e-10f;
-  const float s = f * f;  // |f| <= 1/8
-  const float si =
-      f *
-      ((((41.4720726f * s - 76.6978455f) * s + 81.6052017f) * s - 41.3417015f) * s + 6.28318548f);
-  const float co =
-      (((59.2188721f * s - 85.4428101f) * s + 64.9393158f) * s - 19.7392082f) * s + 1.0f;
-  switch (quarter & 3u) {
-    case 0:
-      return make_float2(co, si);
-    case 1:
-      return make_float2(-si, co);
-    case 2:
-      return make_float2(-co, -si);
-    default:
-      return make_float2(si, -co);
-  }
-}
 
 // A thread rotates one pair, or copies one element, of up to kHeads heads of a position.
 template <class T>
@@ -89,8 +58,7 @@ __global__ void rope_kernel(Rotation<T> r, Frequencies frequencies) {
     position = static_cast<uint64_t>(int64_t{r.given[r.per_sequence ? row : position]});
   }
   position += r.offset;
-  const uint32_t turns = static_cast<uint32_t>(position * frequencies.turns[j] >> 32);
-  const float2 cs = cos_sin(r.inverse ? 0u - turns : turns);
+  const float2 cs = frequencies.cos_sin_of(j, position, r.inverse);
   const uint32_t pair = r.first + j;
   const uint64_t at = start + (r.interleaved ? 2 * pair : pair);
   const uint64_t other = r.interleaved ? at + 1 : at + r.half;
@@ -101,12 +69,6 @@ __global__ void rope_kernel(Rotation<T> r, Frequencies frequencies) {
     write(r.y + at + step, a * cs.x - b * cs.y);
     write(r.y + other + step, a * cs.y + b * cs.x);
   }
-}
-
-uint64_t turns_of(const RopeAttributes& t, int64_t j, int64_t dims) {
-  const long double turn = 2 * std::acos(-1.0L);
-  const long double turns = rope_frequency<long double>(t, j, dims) / turn;
-  return static_cast<uint64_t>(std::ldexp(turns - std::floor(turns), 64));
 }
 
 // One launch for heads of up to 512 elements, otherwise one launch per 512 elements.
@@ -134,12 +96,8 @@ void rope(Launch& l) {
     r.pairs = static_cast<uint32_t>(std::min<int64_t>(kPairs, dims / 2 - first));
     r.copied = first == 0 ? static_cast<uint32_t>(x.back() - dims) : 0;
     r.threads = rows * head_groups * (r.pairs + r.copied);
-    Frequencies frequencies{};
-    for (uint32_t j = 0; j < r.pairs; ++j) {
-      frequencies.turns[j] = turns_of(attributes, first + static_cast<int64_t>(j), dims);
-    }
     l.launch("rope", rope_kernel<T>, blocks_for(r.threads, kElementThreads), kElementThreads, r,
-             frequencies);
+             frequencies_of(attributes, first, static_cast<int>(r.pairs), dims));
   }
 }
 
