@@ -1,6 +1,7 @@
 // The number of launches of GPT-2 124M, as the importer builds it, and what may follow a product in
 // one launch.
 #include "emulation/gpt2.h"
+#include "generate/decoder_model.h"
 
 namespace bowline::test {
 namespace {
@@ -50,6 +51,45 @@ TEST(Launches, OfATrainingStep) {
   EXPECT_LE(f32.count, 253u) << f32.listing;
   const Launches bf16 = launches_of_a_step(DType::bf16);
   EXPECT_LE(bf16.count, 253u) << bf16.listing;
+}
+
+// A token with a context of 256.
+Launches launches_of_a_token(Model& model) {
+  const Device planning = must(Device::open("planning:cuda-emu@90x132"));
+  EXPECT_OK(model.resize("cache.*", 256).status());
+  EXPECT_OK(model.to(planning));
+  const BoundDim length = {"kv_length", 256};
+  const Session session = must(Session::create(model, planning, "decode", {&length, 1}));
+  Launches out;
+  for (const SegmentInfo& segment : must(session.describe()).segments) {
+    if (segment.name == "forward") {
+      add_records(segment, out);
+    }
+  }
+  return out;
+}
+
+// The limits may only decrease.
+TEST(Launches, OfAToken) {
+  Gpt2 gpt(kGpt2Shape);
+  gpt.add_decode();
+  const Launches of_gpt = launches_of_a_token(gpt.model);
+  EXPECT_LE(of_gpt.count, 81u) << of_gpt.listing;
+  DecoderShape shape = {.layers = 12,
+                        .width = 768,
+                        .heads = 12,
+                        .kv_heads = 4,
+                        .ffn = 2048,
+                        .vocabulary = 32000,
+                        .dtype = DType::bf16};
+  Model llama = decoder_shapes(shape);
+  const Launches of_llama = launches_of_a_token(llama);
+  EXPECT_LE(of_llama.count, 80u) << of_llama.listing;
+  shape.int8_cache = true;
+  Model compact = decoder_shapes(shape);
+  must(quantize(compact, "q4_0", "model.layers.*_proj.weight"));
+  const Launches of_compact = launches_of_a_token(compact);
+  EXPECT_LE(of_compact.count, 80u) << of_compact.listing;
 }
 
 // What may follow a product in one launch, and what may not. Both devices compute the same.
