@@ -52,6 +52,8 @@ struct ColumnTiling {
   static constexpr int kAtOnce = P::kValues > 8 ? 2 : 4;  // loads of a thread
   static constexpr int kMostRows = P::kValues > 8 ? 64 / P::kValues : static_cast<int>(kFewRows);
 };
+constexpr int kMostColumns = 256;    // of a tile
+constexpr int kElementColumns = 32;  // of a tile, if b is not quantized
 struct ColumnParts {
   int tiles[kParts];  // of the parts
   int k;              // rows of b per part of k
@@ -59,10 +61,9 @@ struct ColumnParts {
   float* sums;        // [splits, m, n], if there are several
   uint32_t* counters;
 };
-constexpr int kStaged = 256;       // elements of a row of a in shared memory
-constexpr int kMostSplits = 16;    // parts of k
-constexpr int kLeastRows = 64;     // rows of b per part of k
-constexpr int kMostColumns = 256;  // of a tile
+constexpr int kStaged = 256;     // elements of a row of a in shared memory
+constexpr int kMostSplits = 16;  // parts of k
+constexpr int kLeastRows = 64;   // rows of b per part of k
 
 // Adds the sums of the lanes of each warp that have the same columns, and writes them to `totals`,
 // float[kWarps][kRows][columns of a tile]. All threads of the block must call it.

@@ -15,7 +15,7 @@ inline bool has_few_rows(const MatrixProduct& p) {
 }
 
 // Scratch memory of such a product.
-uint64_t few_rows_workspace(const MatrixProduct& p, const Traits& traits);
+uint64_t few_rows_workspace(const MatrixProduct& p, bool quantized, const Traits& traits);
 
 // Enqueues such a product of a MatMul, Linear or FusedMatMul, with what follows it. b may be
 // quantized. The results are not empty and replace y.

@@ -540,7 +540,7 @@ uint64_t workspace(const NodeView& v) {
     return 0;
   }
   if (is_few_rows(v.query.inputs[0], sizes)) {
-    return few_rows_workspace(sizes, v.traits);
+    return few_rows_workspace(sizes, !v.query.inputs[1].encoding.is_plain(), v.traits);
   }
   const Form f = form_of(v.query);
   uint64_t theirs = 0;

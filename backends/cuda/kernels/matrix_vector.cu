@@ -405,6 +405,8 @@ void launch_columns(Launch& l, const Operands& p, bool quantized, const Codes& a
     return;
   }
   with_float(p.type, [&]<class T>() {
+    static_assert(ColumnTiling<Elements<T, kPack<T>>>::kColumns == kElementColumns);
+    static_assert(ColumnTiling<Elements<T, 1>>::kColumns == kElementColumns);
     const bool packs =
         allow_groups(p, kPack<T>) && p.b.row_bytes % 16 == 0 && aligned16(address.codes);
     packs ? launch_tiles<Elements<T, kPack<T>>>(l, p, false)
@@ -525,11 +527,12 @@ uint64_t norm_products_workspace(const NodeView& v) {
   const auto& t = v.attributes<file::FusedNormMatMulAttributes>();
   uint64_t most = 0;
   for (size_t weight = 1; std::cmp_less_equal(weight, t.weights()); ++weight) {
-    most = std::max(most, few_rows_workspace({.m = v.in(0).rows(),
-                                              .n = t.weights() * v.in(weight)[1],
-                                              .k = v.in(0).back(),
-                                              .transpose_b = t.transpose_b()},
-                                             v.traits));
+    most =
+        std::max(most, few_rows_workspace({.m = v.in(0).rows(),
+                                           .n = t.weights() * v.in(weight)[1],
+                                           .k = v.in(0).back(),
+                                           .transpose_b = t.transpose_b()},
+                                          !v.query.inputs[weight].encoding.is_plain(), v.traits));
   }
   return most;
 }
@@ -561,12 +564,14 @@ BOWLINE_KERNELS_OF_FLOATS(fused_norm_mat_mul, .run = norm_products,
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-uint64_t few_rows_workspace(const MatrixProduct& p, const Traits& traits) {
+uint64_t few_rows_workspace(const MatrixProduct& p, bool quantized, const Traits& traits) {
   using namespace matrix_vector_kernels;
   if (p.transpose_b) {
     return 0;
   }
-  const auto splits = static_cast<uint64_t>(splits_of(p.n, p.k, kMostColumns, traits));
+  // Wider tiles have more parts of k.
+  const int columns = quantized ? kMostColumns : kElementColumns;
+  const auto splits = static_cast<uint64_t>(splits_of(p.n, p.k, columns, traits));
   return splits == 1 ? 0 : splits * static_cast<uint64_t>(p.m * p.n) * sizeof(float);
 }
 
