@@ -88,7 +88,8 @@ __device__ void add_threads(Memory& totals, const float (&sums)[kRows][P::kValue
 }
 
 template <class P, int kRows>
-__global__ void __launch_bounds__(kThreads) columns_kernel(Operands p, ColumnParts s) {
+__global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 3)
+    columns_kernel(Operands p, ColumnParts s) {
   using T = ColumnTiling<P>;
   __shared__ Shared<float[kRows][kStaged]> a;
   __shared__ Shared<float[kRows][2]> norms;

@@ -71,7 +71,8 @@ __device__ void write_team(const Operands& p, const Sums<kRows, kLines>& sums, i
 // A warp multiplies kLines rows of b with up to kRows rows of a, `kWidth` elements per lane at
 // once. With kTeam, all warps of a block have the same rows of b and share the elements of a row.
 template <int kRows, int kLines, bool kTeam, bool kNormed, int kWidth, class T>
-__global__ void __launch_bounds__(kThreads, kLeastBlocks) matrix_vector_kernel(Operands p) {
+__global__ void __launch_bounds__(kThreads, kNormed&& kRows > 4 ? 4 : kLeastBlocks)
+    matrix_vector_kernel(Operands p) {
   static_assert(kLines % 2 == 0);  // a gate and its factor
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
