@@ -1,71 +1,17 @@
 #include "pipeline.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 #include <tuple>
 
-#include "base/atomic_file.h"
+#include "cache_file.h"
 #include "float_controls.h"
 #include "packed_shaders.h"
 #include "shader_code.h"
 #include "spirv.h"
-#include "vulkan_shaders.h"
 #include "word_elements.h"
 
 namespace bowline::detail::vulkan {
 namespace {
-
-uint64_t hash_bytes(const void* data, size_t bytes, uint64_t hash) {  // FNV-1a
-  const auto* p = static_cast<const unsigned char*>(data);
-  for (size_t i = 0; i < bytes; ++i) {
-    hash = (hash ^ p[i]) * 0x100000001b3u;
-  }
-  return hash;
-}
-
-// The name contains everything on which the contents depend: the driver and the shaders.
-std::string cache_path(const std::string& folder, const PhysicalDevice& physical) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  hash = hash_bytes(physical.pipeline_cache_uuid, VK_UUID_SIZE, hash);
-  hash = hash_bytes(&physical.properties.driverVersion, sizeof(uint32_t), hash);
-  hash = hash_bytes(&physical.subgroup_size, sizeof(uint32_t), hash);
-  hash = hash_bytes(kPackedWords, kPackedBytes, hash);
-  char name[48];
-  std::snprintf(name, sizeof(name), "/vulkan-%016llx.cache", static_cast<unsigned long long>(hash));
-  return folder + name;
-}
-
-constexpr uint64_t kLargestCache = 256u << 20;
-
-// Empty if no regular file exists. With O_NONBLOCK, opening a pipe does not wait for its writer.
-std::vector<char> read_file(const std::string& path) {
-  std::vector<char> bytes;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  struct stat status {};
-  if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-      static_cast<uint64_t>(status.st_size) < kLargestCache) {
-    bytes.resize(static_cast<size_t>(status.st_size));
-    if (::read(fd, bytes.data(), bytes.size()) != status.st_size) {
-      bytes.clear();
-    }
-  }
-  if (fd >= 0) {
-    ::close(fd);
-  }
-  return bytes;
-}
-
-// Bowline's own envelope: drivers check the header of their data, but not all check its contents.
-struct CacheHeader {
-  char magic[8] = {'b', 'w', 'l', 'n', 'v', 'k', 'p', '1'};
-  uint64_t bytes = 0;
-  uint64_t hash = 0;
-};
 
 // True if a module has an operation or a builtin of subgroups.
 bool uses_subgroups(std::span<const uint32_t> module) {
@@ -104,24 +50,14 @@ Pipelines::~Pipelines() {
 }
 
 VkResult Pipelines::open(const std::string& folder) {
-  std::vector<char> bytes;
+  std::vector<std::byte> bytes;
   if (!folder.empty()) {
-    path_ = cache_path(folder, device_->physical());
-    bytes = read_file(path_);
+    path_ = cache_path(folder, cache_key(device_->physical()), ".cache");
+    bytes = read_cache(path_);
   }
-  CacheHeader header;
   auto cache = typed<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
-  if (bytes.size() > sizeof(header)) {
-    const CacheHeader expected;
-    std::memcpy(&header, bytes.data(), sizeof(header));
-    const char* data = bytes.data() + sizeof(header);
-    const size_t size = bytes.size() - sizeof(header);
-    if (std::memcmp(header.magic, expected.magic, sizeof(header.magic)) == 0 &&
-        header.bytes == size && header.hash == hash_bytes(data, size, 0)) {
-      cache.initialDataSize = size;
-      cache.pInitialData = data;
-    }
-  }
+  cache.initialDataSize = bytes.size();
+  cache.pInitialData = bytes.data();
   const DeviceFunctions& vk = device_->call();
   VkResult result = vk.vkCreatePipelineCache(device_->handle(), &cache, nullptr, &cache_);
   if (result != VK_SUCCESS) {
@@ -202,17 +138,11 @@ void Pipelines::save() {
   size_t bytes = 0;
   const DeviceFunctions& vk = device_->call();
   vk.vkGetPipelineCacheData(device_->handle(), cache_, &bytes, nullptr);
-  std::vector<char> data(bytes);
+  std::vector<std::byte> data(bytes);
   if (vk.vkGetPipelineCacheData(device_->handle(), cache_, &bytes, data.data()) != VK_SUCCESS) {
     return;
   }
-  CacheHeader header;
-  header.bytes = bytes;
-  header.hash = hash_bytes(data.data(), bytes, 0);
-  const auto file = AtomicFile::create(path_, sizeof(header) + bytes, real_file_system());
-  dirty_ = !file.ok() || !file.value()->write(std::as_bytes(std::span(&header, 1))).ok() ||
-           !file.value()->write(std::as_bytes(std::span(data))).ok() ||
-           !file.value()->commit().ok();
+  dirty_ = !write_cache(path_, std::span(data).first(bytes));
 }
 
 }  // namespace bowline::detail::vulkan

@@ -1,0 +1,90 @@
+#include "cache_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/atomic_file.h"
+#include "vulkan_shaders.h"
+
+namespace bowline::detail::vulkan {
+namespace {
+
+constexpr uint64_t kLargestCache = 256u << 20;
+
+// Empty if no regular file exists. With O_NONBLOCK, opening a pipe does not wait for its writer.
+std::vector<std::byte> read_file(const std::string& path) {
+  std::vector<std::byte> bytes;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  struct stat status {};
+  if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+      static_cast<uint64_t>(status.st_size) < kLargestCache) {
+    bytes.resize(static_cast<size_t>(status.st_size));
+    if (::read(fd, bytes.data(), bytes.size()) != status.st_size) {
+      bytes.clear();
+    }
+  }
+  if (fd >= 0) {
+    ::close(fd);
+  }
+  return bytes;
+}
+
+struct CacheHeader {
+  char magic[8] = {'b', 'w', 'l', 'n', 'v', 'k', 'p', '1'};
+  uint64_t bytes = 0;
+  uint64_t hash = 0;
+};
+
+}  // namespace
+
+uint64_t hash_bytes(std::span<const std::byte> bytes, uint64_t hash) {
+  for (const std::byte b : bytes) {
+    hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+uint64_t cache_key(const PhysicalDevice& physical) {
+  uint64_t hash = hash_bytes(std::as_bytes(std::span(physical.pipeline_cache_uuid)));
+  const uint32_t numbers[] = {physical.properties.driverVersion, physical.subgroup_size};
+  hash = hash_bytes(std::as_bytes(std::span(numbers)), hash);
+  return hash_bytes(std::as_bytes(std::span(kPackedWords, kPackedBytes)), hash);
+}
+
+std::string cache_path(const std::string& folder, uint64_t key, const char* suffix) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "/vulkan-%016llx", static_cast<unsigned long long>(key));
+  return folder + name + suffix;
+}
+
+std::vector<std::byte> read_cache(const std::string& path) {
+  std::vector<std::byte> bytes = read_file(path);
+  CacheHeader header;
+  if (bytes.size() < sizeof(header)) {
+    return {};
+  }
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const CacheHeader expected;
+  bytes.erase(bytes.begin(), bytes.begin() + sizeof(header));
+  const bool is_whole = std::memcmp(header.magic, expected.magic, sizeof(header.magic)) == 0 &&
+                        header.bytes == bytes.size() && header.hash == hash_bytes(bytes);
+  return is_whole ? bytes : std::vector<std::byte>();
+}
+
+bool write_cache(const std::string& path, std::span<const std::byte> contents) {
+  std::error_code error;
+  std::filesystem::create_directories(folder_of(path), error);
+  CacheHeader header;
+  header.bytes = contents.size();
+  header.hash = hash_bytes(contents);
+  const auto file = AtomicFile::create(path, sizeof(header) + contents.size(), real_file_system());
+  return file.ok() && file.value()->write(std::as_bytes(std::span(&header, 1))).ok() &&
+         file.value()->write(contents).ok() && file.value()->commit().ok();
+}
+
+}  // namespace bowline::detail::vulkan
