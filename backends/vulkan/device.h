@@ -50,6 +50,9 @@ class Device {
   VkResult wait_all() { return wait(submitted_); }
   const Submitted* hung() const { return hung_; }
 
+  // Sets PhysicalDevice::wait_limit_ns.
+  void limit_waits(uint64_t ns) { physical_.wait_limit_ns = ns; }
+
   // Measured time per estimated time of earlier submissions.
   double slowness() const { return speed_.factor(); }
 

@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t kAlignment = 64;  // kernels need only 8; a cache line is faster
 // Bytes per staged copy, for memory that the host cannot see.
 constexpr uint64_t kStagingBytes = 4u << 20;
+// A problem of the self test takes less than this time.
+constexpr uint64_t kTestWaitNs = 10'000'000'000;
 
 const char* too_large(const NodeView& node) {
   const auto exceeds = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
@@ -41,27 +43,40 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   }
   BOWLINE_REQUIRE_CODE(physical.reason.empty(), Code::unsupported,
                        "Vulkan device {} cannot be used. {}", index, physical.reason);
-  self->device_ = std::make_unique<vulkan::Device>(self->loader_, physical);
-  BOWLINE_TRY(self->check(self->device_->open(), "opening the device"));
-  self->pipelines_ = std::make_unique<Pipelines>(*self->device_);
-  BOWLINE_TRY(
-      self->check(self->pipelines_->open(options.cache_folder), "making the pipeline layout"));
-  auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
-  info.commandPool = self->device_->command_pool();
-  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-  info.commandBufferCount = 1;
-  BOWLINE_TRY(self->check(self->device_->call().vkAllocateCommandBuffers(self->device_->handle(),
-                                                                         &info, &self->copies_),
-                          "making the command buffer for copies"));
   // For tests: copies are staged even where the host sees the device's memory.
   self->stages_all_ = std::getenv("BOWLINE_VULKAN_STAGE_COPIES") != nullptr;
-  BOWLINE_TRY(self->find_out_staging());
-  self->capabilities_.alignment = kAlignment;
-  self->capabilities_.max_buffer_bytes = physical.max_buffer_bytes;
-  self->capabilities_.host_memory = physical.is_software();
-  // Shaders do not require DenormPreserve, which few drivers offer.
-  self->capabilities_.denormals = false;
+  self->cache_folder_ = options.cache_folder;
+  self->switched_off_ = read_self_test(options.cache_folder, physical);
+  self->with_all_variants_ = physical;
+  if (self->switched_off_.has_value()) {
+    for (const SwitchedOff& off : *self->switched_off_) {
+      switch_off(off.variant, &physical);
+    }
+  }
+  BOWLINE_TRY(self->start(physical));
   return std::unique_ptr<device::Device>(std::move(self));
+}
+
+Status OpenVulkan::start(const PhysicalDevice& physical) {
+  pipelines_ = nullptr;
+  device_ = std::make_unique<vulkan::Device>(loader_, physical);
+  lost_ = false;
+  BOWLINE_TRY(check(device_->open(), "opening the device"));
+  pipelines_ = std::make_unique<Pipelines>(*device_);
+  BOWLINE_TRY(check(pipelines_->open(cache_folder_), "making the pipeline layout"));
+  auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
+  info.commandPool = device_->command_pool();
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  BOWLINE_TRY(check(device_->call().vkAllocateCommandBuffers(device_->handle(), &info, &copies_),
+                    "making the command buffer for copies"));
+  BOWLINE_TRY(find_out_staging());
+  capabilities_.alignment = kAlignment;
+  capabilities_.max_buffer_bytes = physical.max_buffer_bytes;
+  capabilities_.host_memory = physical.is_software();
+  // Shaders do not require DenormPreserve, which few drivers offer.
+  capabilities_.denormals = false;
+  return {};
 }
 
 // Copies are staged if the host cannot see the device's memory or reads it slowly.
@@ -75,12 +90,12 @@ Status OpenVulkan::find_out_staging() {
   return {};
 }
 
-OpenVulkan::~OpenVulkan() {
+void OpenVulkan::stop() {
   if (device_ == nullptr || device_->handle() == VK_NULL_HANDLE) {
     return;
   }
   if (device_->hung() != nullptr) {
-    loader_.leave_open();
+    has_hung_ = true;
     return;
   }
   device_->call().vkDeviceWaitIdle(device_->handle());
@@ -93,6 +108,55 @@ OpenVulkan::~OpenVulkan() {
   if (pipelines_ != nullptr && !lost_) {
     pipelines_->save();
   }
+}
+
+OpenVulkan::~OpenVulkan() {
+  stop();
+  if (has_hung_) {
+    loader_.leave_open();
+  }
+}
+
+Result<std::vector<std::string>> OpenVulkan::self_test() {
+  if (!switched_off_.has_value()) {
+    switched_off_.emplace();
+    BOWLINE_TRY(find_variants_that_fail());
+    save_self_test(cache_folder_, with_all_variants_, *switched_off_);
+  }
+  std::vector<std::string> sentences;
+  for (const SwitchedOff& off : *switched_off_) {
+    sentences.push_back(format("{}: {}", off.variant, off.reason));
+  }
+  return sentences;
+}
+
+Status OpenVulkan::find_variants_that_fail() {
+  device_->limit_waits(kTestWaitNs);
+  std::optional<TestFailure> failure = first_failure(*this);
+  while (failure.has_value()) {
+    const PhysicalDevice physical = device_->physical();
+    const std::optional<TestFailure> before = failure;
+    for (const std::vector<std::string_view>& variants : suspects(physical)) {
+      PhysicalDevice without = physical;
+      for (const std::string_view name : variants) {
+        switch_off(name, &without);
+      }
+      stop();
+      BOWLINE_TRY(start(without));
+      failure = first_failure(*this);
+      if (!failure.has_value() || failure->problem > before->problem) {
+        for (const std::string_view name : variants) {
+          switched_off_->push_back({std::string(name), before->what});
+        }
+        break;
+      }
+    }
+    BOWLINE_REQUIRE_CODE(
+        !failure.has_value() || failure->problem > before->problem, Code::unsupported,
+        "The Vulkan device cannot be used, because its self test fails. {}", failure->what);
+  }
+  device_->limit_waits(with_all_variants_.wait_limit_ns);
+  return {};
 }
 
 Status OpenVulkan::check(VkResult result, std::string_view doing, uint64_t bytes) {
@@ -325,6 +389,12 @@ Status OpenVulkan::fill(device::Buffer to, uint64_t offset, uint64_t bytes, std:
 
 Result<std::unique_ptr<device::Recording>> OpenVulkan::record(
     const device::Program& program, std::span<const device::Buffer> buffers) {
+  return record_for(device_->physical(), program, buffers);
+}
+
+Result<std::unique_ptr<device::Recording>> OpenVulkan::record_for(
+    const PhysicalDevice& physical, const device::Program& program,
+    std::span<const device::Buffer> buffers) {
   BOWLINE_TRY(check_alive());
   std::vector<const Buffer*> slots;  // as the kernels see them
   std::vector<const Buffer*> hosts;  // on the host, if the slot is a twin
@@ -338,7 +408,7 @@ Result<std::unique_ptr<device::Recording>> OpenVulkan::record(
                   "{} buffers are bound to a program of {} slots.", slots.size(), program.slots);
   CommandList list;
   fill_twins(program, slots, hosts, &list);
-  BOWLINE_TRY(lower(device_->physical(), program, slots, &list));
+  BOWLINE_TRY(lower(physical, program, slots, &list));
   read_twins(program, slots, hosts, &list);
   auto stream = std::make_unique<Stream>(*device_);
   for (const device::Record& record : program.records) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
+#include "self_test.h"
 #include "stream.h"
 
 namespace bowline::detail::vulkan {
@@ -18,6 +20,7 @@ class OpenVulkan final : public device::Device {
   ~OpenVulkan() override;
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
+  Result<std::vector<std::string>> self_test() override;
   device::NodeAnswer query(const device::NodeQuery& node) const override;
   Result<device::MemoryInfo> memory_info() override;
   Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override;
@@ -29,6 +32,11 @@ class OpenVulkan final : public device::Device {
   Status fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override;
   Result<std::unique_ptr<device::Recording>> record(
       const device::Program& program, std::span<const device::Buffer> buffers) override;
+  // record(), with kernels that fit `physical`. It has the features of this device.
+  Result<std::unique_ptr<device::Recording>> record_for(const PhysicalDevice& physical,
+                                                        const device::Program& program,
+                                                        std::span<const device::Buffer> buffers);
+  const PhysicalDevice& physical() const { return device_->physical(); }
   Status submit(std::span<device::Recording* const> recordings) override;
   Status wait() override;
   Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override;
@@ -37,6 +45,12 @@ class OpenVulkan final : public device::Device {
  private:
   explicit OpenVulkan(PFN_vkGetInstanceProcAddr driver) : loader_(driver) {}
 
+  // Makes the logical device, with the features of `physical` that are not switched off.
+  Status start(const PhysicalDevice& physical);
+  // Ends the logical device. start() can make another one.
+  void stop();
+  // Repeats the self test with fewer and fewer variants, until nothing fails.
+  Status find_variants_that_fail();
   // Converts a result to a Status, and remembers a lost device.
   Status check(VkResult result, std::string_view doing, uint64_t bytes = 0);
   Status check_alive() const;
@@ -66,8 +80,12 @@ class OpenVulkan final : public device::Device {
   std::unordered_map<uint64_t, Buffer> twins_;
   uint64_t next_id_ = 1;
   device::Capabilities capabilities_;
+  std::string cache_folder_;
+  PhysicalDevice with_all_variants_;                      // before anything is switched off
+  std::optional<std::vector<SwitchedOff>> switched_off_;  // the result of the self test
   bool stages_all_ = false;
   bool lost_ = false;
+  bool has_hung_ = false;
 };
 
 }  // namespace bowline::detail::vulkan

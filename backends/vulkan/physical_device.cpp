@@ -12,9 +12,6 @@
 namespace bowline::detail::vulkan {
 namespace {
 
-constexpr uint32_t kLeastSubgroup = 4;
-constexpr uint32_t kMostSubgroup = 64;
-
 Extensions extensions_of(const Loader& loader, VkPhysicalDevice device) {
   uint32_t count = 0;
   loader.vkEnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr);
@@ -68,7 +65,7 @@ void read_groups(const VkPhysicalDeviceSubgroupProperties& subgroup,
                  const VkPhysicalDeviceSubgroupSizeControlProperties& control,
                  PhysicalDevice* device) {
   const VkPhysicalDeviceLimits& limits = device->properties.limits;
-  device->subgroup_size = subgroup.subgroupSize;
+  device->subgroup_size = device->default_subgroup = subgroup.subgroupSize;
   device->max_invocations =
       std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
   device->max_shared_bytes = limits.maxComputeSharedMemorySize;
@@ -77,8 +74,8 @@ void read_groups(const VkPhysicalDeviceSubgroupProperties& subgroup,
   }
   device->min_subgroup = control.minSubgroupSize;
   device->max_subgroup = control.maxSubgroupSize;
-  device->subgroup_size =
-      device->nearest_subgroup(std::clamp(subgroup.subgroupSize, kLeastSubgroup, kMostSubgroup));
+  device->subgroup_size = device->nearest_subgroup(std::clamp(
+      subgroup.subgroupSize, PhysicalDevice::kLeastSubgroup, PhysicalDevice::kMostSubgroup));
   device->max_invocations = std::min(device->max_invocations,
                                      device->subgroup_size * control.maxComputeWorkgroupSubgroups);
 }
@@ -173,9 +170,10 @@ std::string refuse_groups(const VkPhysicalDeviceSubgroupProperties& subgroup,
       return format("Its driver lacks the subgroup operations '{}' in compute shaders.", o.name);
     }
   }
-  if (device.subgroup_size < kLeastSubgroup || device.subgroup_size > kMostSubgroup) {
+  if (!PhysicalDevice::works_with(device.subgroup_size)) {
     return format("Its subgroups have {} invocations, and its driver cannot be asked for {} to {}.",
-                  device.subgroup_size, kLeastSubgroup, kMostSubgroup);
+                  device.subgroup_size, PhysicalDevice::kLeastSubgroup,
+                  PhysicalDevice::kMostSubgroup);
   }
   const PhysicalDevice least;
   if (device.max_invocations < least.max_invocations ||
@@ -203,7 +201,7 @@ std::string read_device(const Loader& loader, PhysicalDevice* device) {
   read_memory(loader, device);
   const char* const missing = read_features(loader, device);
   if (device->max_subgroup == 0) {
-    device->subgroup_size = subgroup.subgroupSize;
+    device->subgroup_size = device->default_subgroup;
   }
   if (!choose_queue_family(loader, device)) {
     return "It has no compute queue.";

@@ -30,7 +30,8 @@ struct PhysicalDevice {
 
   // The size of subgroups, unless a kernel requires another one (nearest_subgroup).
   uint32_t subgroup_size = 0;
-  uint32_t min_subgroup = 0;  // sizes that a pipeline can require; 0: it can require none
+  uint32_t default_subgroup = 0;  // that of pipelines that require none
+  uint32_t min_subgroup = 0;      // sizes that a pipeline can require; 0: it can require none
   uint32_t max_subgroup = 0;
   // Limits of a workgroup. The defaults are what Vulkan 1.2 guarantees.
   uint32_t max_invocations = 128;
@@ -81,6 +82,12 @@ struct PhysicalDevice {
   // The number of invocations of a workgroup that would like to have `wanted` (a power of two).
   uint32_t workgroup(uint32_t wanted) const {
     return wanted < max_invocations ? wanted : max_invocations;
+  }
+  // The sizes of subgroups with which the kernels work.
+  static constexpr uint32_t kLeastSubgroup = 4;
+  static constexpr uint32_t kMostSubgroup = 64;
+  static bool works_with(uint32_t subgroup) {
+    return subgroup >= kLeastSubgroup && subgroup <= kMostSubgroup;
   }
   // The subgroup size nearest to `wanted` that a pipeline can have (Grid::subgroup).
   uint32_t nearest_subgroup(uint32_t wanted) const;

@@ -22,7 +22,7 @@ namespace bowline {
 struct DeviceOptions {
   /// CPU: number of threads, including the calling thread. 0: one per core usable by the process.
   int threads = 0;
-  /// Vulkan: folder in which compiled pipelines are cached. Empty: no cache.
+  /// Vulkan: folder for compiled pipelines and for the result of the self test. Empty: none.
   std::string cache_folder;
   /// Limit of the memory allocated on this Device, in bytes. 0: no limit.
   ///
@@ -39,6 +39,9 @@ struct DeviceInfo {
   bool software = false;    ///< A GPU driver that runs on the CPU. "best" and "gpu" ignore it.
   bool for_tests = false;   ///< A device for tests only. "best" and "gpu" ignore it.
   bool computes = true;     ///< false ("null"): the device checks calls but computes no results.
+  /// Variants of kernels that failed the self test of the device, each with the reason. Other
+  /// kernels replace them. Device::open() runs the test. list() does not, and leaves this empty.
+  std::vector<std::string> switched_off = {};
 };
 
 /// What a device did since it was opened or its counters were reset.
@@ -75,7 +78,7 @@ class Device {
   ///
   /// Errors:
   /// - bad_argument: no device has this name.
-  /// - unsupported: the device cannot be used. The message says why.
+  /// - unsupported: the device cannot be used, or fails its self test. The message says why.
   /// - over_budget: the memory budget is too small for the internal buffers.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 

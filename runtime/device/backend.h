@@ -36,7 +36,7 @@
 namespace bowline::detail::device {
 
 // Increases with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 10;
+constexpr uint32_t kContractVersion = 11;
 
 // A block of device memory. Only its backend knows the meaning of `id`.
 struct Buffer {
@@ -115,6 +115,12 @@ class Device {
   virtual ~Device() = default;
 
   virtual const Capabilities& capabilities() const = 0;
+  // Computes small problems whose results are known. Kernel variants that fail are switched off,
+  // and other kernels replace them. Returns a sentence for each of these variants. Called at most
+  // once, as the first call after open(), and not if the device only plans.
+  // Errors  unsupported: the other kernels fail, too.
+  // Default: nothing is tested.
+  virtual Result<std::vector<std::string>> self_test() { return std::vector<std::string>(); }
   // Returns whether the device can run a node. The caller has checked the dtypes of the operands
   // (OpDef::types). If there is no kernel for the storage dtype of the node, the reason says so
   // (device/kernel_table.h).

@@ -153,6 +153,7 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
     return unknown_device(name);
   }
   std::unique_ptr<Device> device;
+  DeviceInfo info = found->info;
   if (!model.empty()) {
     device = found->backend->open_to_plan(model);
     BOWLINE_REQUIRE(device != nullptr, "There is no device \"{}\": {} cannot plan for \"{}\".",
@@ -163,6 +164,9 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                          way_out(all_candidates()));
     BOWLINE_TRY_ASSIGN(device, found->backend->open(found->index, options));
   }
+  if (!planning) {
+    BOWLINE_TRY_ASSIGN(info.switched_off, device->self_test());
+  }
   const uint64_t staging = device->capabilities().staging_bytes;
   BOWLINE_REQUIRE_CODE(options.memory_budget == 0 || staging <= options.memory_budget,
                        Code::over_budget,
@@ -171,7 +175,7 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
   if (planning) {
     device = planning_device(std::move(device));
   }
-  return std::make_shared<OpenDevice>(found->info, std::move(device), options.memory_budget,
+  return std::make_shared<OpenDevice>(std::move(info), std::move(device), options.memory_budget,
                                       !planning);
 }
 

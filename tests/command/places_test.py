@@ -132,9 +132,11 @@ class Files(Place):
         cache.mkdir()
         environment = {**os.environ, "BOWLINE_CACHE": str(cache)}
         self.expect(self.train(1, "--device", device, env=environment), OK)
-        (file,) = cache.iterdir()
-        file.unlink()
-        os.mkfifo(file)
+        files = list(cache.iterdir())
+        self.assertEqual(sorted(file.suffix for file in files), [".cache", ".test"])
+        for file in files:
+            file.unlink()
+            os.mkfifo(file)
         self.expect(self.train(1, "--device", device, "--force", env=environment, timeout=60), OK)
 
     @unittest.skipIf(harness.SANITIZED, "a sanitizer takes more address space than the limit of this test")

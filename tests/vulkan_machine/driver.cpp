@@ -4,6 +4,7 @@
 // The library takes the place of the Vulkan loader. Environment:
 //   BOWLINE_MACHINE_PROFILE   name of a profile (vulkan_profiles.h); default: GeForce RTX 4070
 //   BOWLINE_MACHINE_SUBGROUP  subgroup size; default: that of the profile
+//   BOWLINE_MACHINE_LIE       a fault of the driver, "<pipelines>:<effect>" (kLies, kEffects)
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -26,16 +27,24 @@ struct Memory {
   char* data = nullptr;
 };
 
+enum class Effect : uint8_t { none, drops, fails, loses, hangs };
+
 struct Pipeline {
   std::unique_ptr<Module> module;
   uint32_t subgroup = 0;
+  bool requires_subgroup = false;
+  std::map<uint32_t, uint32_t> constants = {};
+  Effect effect = Effect::none;
 };
 
 struct Buffer {
   char* data = nullptr;
 };
 
-using Command = std::function<std::string()>;  // returns the fault, or an empty text
+struct Command {
+  std::function<std::string()> run;  // returns the fault, or an empty text
+  Effect effect = Effect::none;
+};
 
 struct {
   std::map<VkDeviceMemory, Memory> memory;
@@ -61,6 +70,68 @@ bool is_memory(uint64_t address, uint64_t bytes) {
   const auto found = state.allocations.upper_bound(address);
   return found != state.allocations.end() && found->second <= address &&
          bytes <= found->first - address;
+}
+
+// ---- faults of drivers, for the self test
+
+struct Lie {
+  std::string_view pipelines;
+  bool (*is_about)(const Pipeline&);
+};
+
+bool multiplies(const Pipeline& p, Element element) {
+  return std::ranges::any_of(p.module->products,
+                             [&](const MatrixProduct& m) { return m.a.element == element; });
+}
+
+bool accesses(const Pipeline& p, uint32_t bytes) {
+  return std::ranges::any_of(p.module->accesses, [&](const Access& access) {
+    return std::ranges::any_of(access.leaves,
+                               [&](const Leaf& leaf) { return leaf.bytes == bytes; });
+  });
+}
+
+constexpr Lie kLies[] = {
+    {"f16_matrices", [](const Pipeline& p) { return multiplies(p, Element::f16); }},
+    {"bf16_matrices", [](const Pipeline& p) { return multiplies(p, Element::bf16); }},
+    {"16_bits", [](const Pipeline& p) { return accesses(p, 2); }},
+    {"8_bits", [](const Pipeline& p) { return accesses(p, 1); }},
+    {"large_workgroups", [](const Pipeline& p) { return p.module->local[0] > 128; }},
+    {"large_tiles",
+     [](const Pipeline& p) {
+       const auto is_large = [&](uint32_t number) {
+         const auto found = p.constants.find(number);
+         return found != p.constants.end() && found->second == 128;
+       };
+       return is_large(1) && is_large(2);
+     }},
+    {"subgroup_sizes", [](const Pipeline& p) { return p.requires_subgroup; }},
+    {"all", [](const Pipeline&) { return true; }},
+};
+
+constexpr std::pair<std::string_view, Effect> kEffects[] = {
+    {"drops", Effect::drops},  // the last workgroup does not run
+    {"fails", Effect::fails},  // there is no pipeline
+    {"loses", Effect::loses},  // the device is lost
+    {"hangs", Effect::hangs},
+};
+
+Effect effect_on(const Pipeline& pipeline) {
+  const char* const text = std::getenv("BOWLINE_MACHINE_LIE");
+  if (text == nullptr || *text == '\0') {
+    return Effect::none;
+  }
+  const std::string_view words = text;
+  const size_t colon = std::min(words.find(':'), words.size());
+  const auto* const lie = std::ranges::find(kLies, words.substr(0, colon), &Lie::pipelines);
+  const auto* const effect =
+      std::ranges::find(kEffects, words.substr(std::min(colon + 1, words.size())),
+                        &std::pair<std::string_view, Effect>::first);
+  if (lie == std::end(kLies) || effect == std::end(kEffects)) {
+    std::fprintf(stderr, "Vulkan machine: there is no lie '%s'.\n", text);
+    std::exit(2);
+  }
+  return lie->is_about(pipeline) ? effect->second : Effect::none;
 }
 
 // ---- memory
@@ -144,9 +215,12 @@ VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache
       next->sType == VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO) {
     p.subgroup = reinterpret_cast<const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo*>(next)
                      ->requiredSubgroupSize;
+    p.requires_subgroup = true;
   }
   p.module = std::make_unique<Module>(decode(state.shaders[info->stage.module], constants));
-  return result;
+  p.constants = std::move(constants);
+  p.effect = effect_on(p);
+  return p.effect == Effect::fails ? VK_ERROR_UNKNOWN : result;
 }
 
 // ---- commands
@@ -182,7 +256,11 @@ VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer buffer, uint32_t x0, uint32_
   d.base = {x0, y0, z0};
   d.groups = {x, y, z};
   d.push = state.push;
-  state.commands[buffer].emplace_back([d] { return run(d, is_memory); });
+  const Effect effect = state.bound->effect;
+  if (effect == Effect::drops) {
+    --d.groups[0];
+  }
+  state.commands[buffer].push_back({[d] { return run(d, is_memory); }, effect});
 }
 
 VKAPI_ATTR void VKAPI_CALL copy_buffer(VkCommandBuffer buffer, VkBuffer from, VkBuffer to,
@@ -191,28 +269,33 @@ VKAPI_ATTR void VKAPI_CALL copy_buffer(VkCommandBuffer buffer, VkBuffer from, Vk
   for (uint32_t i = 0; i < count; ++i) {
     const char* const source = state.buffers[from].data + regions[i].srcOffset;
     char* const target = state.buffers[to].data + regions[i].dstOffset;
-    state.commands[buffer].emplace_back([source, target, bytes = regions[i].size] {
+    state.commands[buffer].push_back({[source, target, bytes = regions[i].size] {
       std::memmove(target, source, bytes);
       return std::string();
-    });
+    }});
   }
 }
 
 VKAPI_ATTR void VKAPI_CALL fill_buffer(VkCommandBuffer buffer, VkBuffer to, VkDeviceSize offset,
                                        VkDeviceSize bytes, uint32_t word) {
   char* const target = state.buffers[to].data + offset;
-  state.commands[buffer].emplace_back([target, bytes, word] {
+  state.commands[buffer].push_back({[target, bytes, word] {
     std::fill_n(reinterpret_cast<uint32_t*>(target), bytes / sizeof(word), word);
     return std::string();
-  });
+  }});
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo* info,
                                       VkFence fence) {
+  fake::driver().hangs = false;
   for (uint32_t i = 0; i < count; ++i) {
     for (uint32_t k = 0; k < info[i].commandBufferCount; ++k) {
       for (const Command& command : state.commands[info[i].pCommandBuffers[k]]) {
-        if (const std::string fault = command(); !fault.empty()) {
+        if (command.effect == Effect::loses) {
+          return VK_ERROR_DEVICE_LOST;
+        }
+        fake::driver().hangs = fake::driver().hangs || command.effect == Effect::hangs;
+        if (const std::string fault = command.run(); !fault.empty()) {
           std::fprintf(stderr, "Vulkan machine: %s\n", fault.c_str());
           state.failed = true;
           return VK_ERROR_DEVICE_LOST;

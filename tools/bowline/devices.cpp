@@ -21,12 +21,32 @@ struct DevicesOptions {
   bool all = false;
 };
 
+// Opening a device runs its self test.
+Result<Device> open_tested(const std::string& name) {
+  DeviceOptions options;
+  options.cache_folder = pipeline_cache_folder();
+  return Device::open(name, options);
+}
+
+void add_self_test(DeviceInfo* info) {
+  if (!info->unusable.empty()) {
+    return;
+  }
+  const Result<Device> device = open_tested(info->name);
+  if (device.ok()) {
+    info->switched_off = device.value().info().switched_off;
+  } else {
+    info->unusable = device.status().message();
+  }
+}
+
 Result<int> list(const DevicesOptions& o) {
   std::vector<DeviceInfo> devices = Device::list();
   if (!o.all) {
     std::erase_if(devices, [](const DeviceInfo& d) { return d.for_tests; });
   }
-  const Result<Device> opened = Device::open("best");
+  std::ranges::for_each(devices, [](DeviceInfo& d) { add_self_test(&d); });
+  const Result<Device> opened = open_tested("best");
   const std::string best = opened.ok() ? opened.value().info().name : "";
   if (o.format == "json") {
     nlohmann::json rows = nlohmann::json::array();
@@ -38,6 +58,7 @@ Result<int> list(const DevicesOptions& o) {
                       {"software", d.software},
                       {"for_tests", d.for_tests},
                       {"computes", d.computes},
+                      {"switched_off", d.switched_off},
                       {"best", d.name == best}});
     }
     print_json(rows);
@@ -49,6 +70,9 @@ Result<int> list(const DevicesOptions& o) {
   }
   for (const DeviceInfo& d : devices) {
     print("{:<{}}  {}\n{:<{}}  {}\n", d.name, width, d.description, "", width, remarks(d, best));
+    for (const std::string& variant : d.switched_off) {
+      print("{:<{}}  switched off: {}\n", "", width, variant);
+    }
   }
   return kOk;
 }
