@@ -5,6 +5,7 @@
 
 #include "blas.h"
 #include "open_device.h"
+#include "variant.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 namespace {
@@ -63,6 +64,9 @@ class CudaBackend : public device::Backend {
       if (code_for(kArchitectures, p.major, p.minor) == 0) {
         reason = format("The GPU is of architecture sm_{}{}; this build has code for {}.", p.major,
                         p.minor, kArchitectures);
+      } else {
+        Traits traits = {code_for(kArchitectures, p.major, p.minor), p.multiProcessorCount};
+        reason = apply_variants(&traits);
       }
       out.push_back(info(format("{}, sm_{}{}, {}", std::string_view(p.name), p.major, p.minor,
                                 Blas::description()),

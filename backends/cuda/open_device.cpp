@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "blas.h"
+#include "variant.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
@@ -36,8 +37,10 @@ Result<std::unique_ptr<device::Device>> CudaDevice::open(int index) {
   std::unique_ptr<CudaDevice> self(new CudaDevice(index));
   BOWLINE_TRY(self->begin());
   BOWLINE_CUDA(cudaStreamCreateWithFlags(&self->stream_, cudaStreamNonBlocking), "create a stream");
-  self->blas_ = Blas::open();
   BOWLINE_TRY_ASSIGN(self->traits_, Traits::of(index));
+  const std::string problem = apply_variants(&self->traits_);
+  BOWLINE_REQUIRE_CODE(problem.empty(), Code::unsupported, "{}", problem);
+  self->blas_ = self->traits_.has_library ? Blas::open() : nullptr;
   return std::unique_ptr<device::Device>(std::move(self));
 }
 

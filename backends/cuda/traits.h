@@ -18,14 +18,33 @@ extern const std::string_view kArchitectures;
 // architecture and has only the instructions of that.
 int code_for(std::string_view architectures, int major, int minor);
 
+// In how many parts sums are divided, among blocks that compute parts of them.
+enum class Parts : uint8_t { by_shape, one, many };
+
+enum class AttentionKernel : uint8_t {
+  by_shape,
+  few_rows,  // device/attention_few.cuh
+  mma,       // device/attention_mma.cuh, where tensor cores can compute it
+  tiles,     // device/attention_tiles.cuh
+};
+
 struct Traits {
   int code = 0;        // from code_for
   int processors = 0;  // multiprocessors
 
+  // For tests (variant.h).
+  int wanted_code = 0;  // 0: any
+  bool has_library = true;
+  bool has_async_copies = true;
+  bool has_few_rows = true;
+  int tile_columns = 0;  // of the tiles of products; 0: by shape
+  Parts parts = Parts::by_shape;
+  AttentionKernel attention = AttentionKernel::by_shape;
+
   static Result<Traits> of(int device);
 
   // Asynchronous copies to shared memory exist.
-  bool copies_async() const { return code >= 80; }
+  bool copies_async() const { return code >= 80 && has_async_copies; }
   // Tensor cores multiply this dtype, f16 or bf16 (device/tensor_core.cuh).
   bool multiplies(DType type) const {
     return (type == DType::f16 && code >= 75) || (type == DType::bf16 && code >= 80);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/status.h"
@@ -213,8 +212,7 @@ std::string read_device(const Loader& loader, PhysicalDevice* device) {
     return reason;
   }
   read_matrix_units(loader, extensions, device);
-  const char* const variants = std::getenv("BOWLINE_VULKAN_VARIANT");
-  return apply_variants(variants == nullptr ? "" : variants, device);
+  return apply_variants(device);
 }
 
 }  // namespace

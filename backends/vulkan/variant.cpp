@@ -1,19 +1,11 @@
 #include "variant.h"
 
-#include <algorithm>
-#include <string_view>
-
-#include "base/status.h"
+#include "device/variants.h"
 
 namespace bowline::detail::vulkan {
 namespace {
 
-struct DeviceVariant {
-  std::string_view name;
-  void (*apply)(PhysicalDevice&);
-};
-
-constexpr DeviceVariant kDeviceVariants[] = {
+constexpr device::KernelVariant<PhysicalDevice> kDeviceVariants[] = {
     // A software device runs the kernels of GPUs.
     {"gpu", [](PhysicalDevice& d) { d.runs_gpu_kernels = true; }},
     // Nothing but what every device with Vulkan 1.2 has.
@@ -41,22 +33,8 @@ constexpr DeviceVariant kDeviceVariants[] = {
 
 }  // namespace
 
-std::string apply_variants(std::string_view words, PhysicalDevice* device) {
-  for (size_t begin = 0; begin < words.size();) {
-    const size_t end = std::min(words.find(',', begin), words.size());
-    const std::string_view name = words.substr(begin, end - begin);
-    const auto* const found = std::ranges::find(kDeviceVariants, name, &DeviceVariant::name);
-    if (found == std::end(kDeviceVariants)) {
-      std::string known;
-      for (const DeviceVariant& v : kDeviceVariants) {
-        known += format("{}{}", known.empty() ? "" : ", ", v.name);
-      }
-      return format("BOWLINE_VULKAN_VARIANT names '{}'. The variants are: {}.", name, known);
-    }
-    found->apply(*device);
-    begin = end + 1;
-  }
-  return {};
+std::string apply_variants(PhysicalDevice* device) {
+  return device::apply_variants<PhysicalDevice>("BOWLINE_VULKAN_VARIANT", kDeviceVariants, device);
 }
 
 }  // namespace bowline::detail::vulkan

@@ -5,8 +5,8 @@
 
 namespace bowline::detail::vulkan {
 
-// Applies the variants named in `words`, which are separated by commas. Returns an empty text, or
-// why `words` is wrong. bowline devices then shows this text as the reason of every device.
-std::string apply_variants(std::string_view words, PhysicalDevice* device);
+// Applies the variants that BOWLINE_VULKAN_VARIANT names. Returns an empty text, or why its value
+// is wrong (device/variants.h).
+std::string apply_variants(PhysicalDevice* device);
 
 }  // namespace bowline::detail::vulkan

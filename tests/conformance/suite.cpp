@@ -57,6 +57,11 @@ bool needs_no_device(std::string_view suite) {
   return s != nullptr && s->oracles_alone;
 }
 
+bool selects(const Options& options, std::string_view name) {
+  const Result<std::vector<std::string>> all = alternatives(options.filter);
+  return all.ok() && matches_any(all.value(), name);
+}
+
 const Gaps& gaps_of(std::string_view device) {
   static constexpr Gaps kNone;
   const std::string_view backend = device.substr(0, device.find(':'));

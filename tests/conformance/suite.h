@@ -15,6 +15,9 @@ namespace bowline::conformance {
 Result<Report> run(std::string_view suite, const std::shared_ptr<device::OpenDevice>& device,
                    const Options& options);
 
+// True if one alternative of the filter (base/pattern.h) matches the name.
+bool selects(const Options& options, std::string_view name);
+
 // Returns the gaps of the backend of a device ("vulkan:0").
 const Gaps& gaps_of(std::string_view device);
 

@@ -73,7 +73,7 @@ Status run_determinism(Run& run) {
     const Op op = op_at(i);
     const std::string_view name = bowline::name_of(op);
     const OpDef& def = op_def(op);
-    if (def.oracle == nullptr || def.is_view || !matches(run.options.filter, name)) {
+    if (def.oracle == nullptr || def.is_view || !selects(run.options, name)) {
       continue;
     }
     Options few = run.options;

@@ -156,7 +156,7 @@ Status run_gradients(Run& run) {
     const Op op = op_at(i);
     const std::string_view name = bowline::name_of(op);
     const OpDef& def = op_def(op);
-    if (def.gradient == nullptr || def.oracle == nullptr || !matches(run.options.filter, name)) {
+    if (def.gradient == nullptr || def.oracle == nullptr || !selects(run.options, name)) {
       continue;
     }
     BOWLINE_TRY_ASSIGN(std::vector<Case> cases, cases_of(op, {}, 0));

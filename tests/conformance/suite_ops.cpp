@@ -236,7 +236,7 @@ Status run_ops(Run& run) {
   for (int i = 0; i < kOps; ++i) {
     const Op op = op_at(i);
     const std::string_view name = bowline::name_of(op);
-    if (!matches(run.options.filter, name)) {
+    if (!selects(run.options, name)) {
       continue;
     }
     BOWLINE_TRY_ASSIGN(const std::vector<Case> cases, cases_of(op, run.options, kQuickCases));

@@ -448,7 +448,7 @@ Result<std::string> steps(Run& run, Rig& rig, const OptimizerRecipe& r) {
 
 Status run_optimizers(Run& run) {
   for (const OptimizerDef& def : optimizer_defs()) {
-    if (!matches(run.options.filter, bowline::name_of(def.op))) {
+    if (!selects(run.options, bowline::name_of(def.op))) {
       continue;
     }
     for (const OptimizerRecipe& r : recipes_of(def)) {

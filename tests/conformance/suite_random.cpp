@@ -182,7 +182,7 @@ Status run_random(Run& run) {
   const uint64_t seed = run.options.seed;
   for (uint64_t number = 0; number < run.options.models; ++number) {
     const std::string name = format("model {} of seed {}", number, seed);
-    if (!matches(run.options.filter, name)) {
+    if (!selects(run.options, name)) {
       continue;
     }
     run.one("random", name, [&]() -> std::string {

@@ -11,7 +11,7 @@ Status run_ties(Run& run) {
   BOWLINE_TRY_ASSIGN(const Device cpu, Device::open("cpu"));
   for (const std::span<const test::Recipe> topic : test::recipes()) {
     for (const test::Recipe& recipe : topic) {
-      if (matches(run.options.filter, recipe.id)) {
+      if (selects(run.options, recipe.id)) {
         run.one(recipe.id, recipe.id, [&] { return test::run(recipe, cpu, device); });
       }
     }

@@ -220,7 +220,7 @@ std::string check(Run& run, const TrajectoryRecipe& r) {
 
 Status run_trajectories(Run& run) {
   for (const TrajectoryRecipe& r : kTrajectoryRecipes) {
-    if (matches(run.options.filter, r.name)) {
+    if (selects(run.options, r.name)) {
       run.one(r.name, std::string(r.name), [&] { return check(run, r); });
     }
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/pattern.h"
 #include "base/status.h"
 #include "common/flag_uses.h"
 #include "common/help.h"
@@ -33,6 +34,7 @@ struct ConformOptions {
 // Errors  bad_argument: a flag has no effect on the suites.
 Status check_uses(const ConformOptions& o) {
   const bool random = std::ranges::find(o.suites, kRandom) != o.suites.end();
+  BOWLINE_TRY(alternatives(o.run.filter).status());
   BOWLINE_TRY(o.uses.check("--failures", o.format != "json", "-o json holds all failures"));
   BOWLINE_TRY(o.uses.check("--models", random, "they are of the suite random, which does not run"));
   return o.uses.check("--device", !std::ranges::all_of(o.suites, conformance::needs_no_device),
@@ -98,7 +100,9 @@ bool run_one(const ConformOptions& o, std::string_view suite, const Device& devi
 Result<int> run(const ConformOptions& o) {
   BOWLINE_TRY_FLAGS(check_uses(o));
   if (!o.variant.empty()) {
-    setenv("BOWLINE_VULKAN_VARIANT", o.variant.c_str(), 1);  // before a device is opened
+    for (const char* const variable : {"BOWLINE_VULKAN_VARIANT", "BOWLINE_CUDA_VARIANT"}) {
+      setenv(variable, o.variant.c_str(), 1);  // before a device is opened
+    }
   }
   nlohmann::json rows = nlohmann::json::array();
   bool ok = true;
@@ -142,7 +146,7 @@ void add_flags(CLI::App& app, Context& context) {
       ->delimiter(',');
   app.add_option("--device", o->devices, "Devices to check; repeatable [all usable ones]")
       ->type_name("NAME");
-  app.add_option("--variant", o->variant, "Kernels of Vulkan devices: gpu, plain, ...")
+  app.add_option("--variant", o->variant, "Kernels of Vulkan (gpu, plain, ...) or CUDA (own, ...)")
       ->type_name("NAMES");
   app.add_option("--filter", o->run.filter, "Operators to compare")
       ->type_name("PATTERN")

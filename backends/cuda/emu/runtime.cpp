@@ -346,6 +346,7 @@ cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t 
     }
   }
   return enqueue(stream, [=, kernel = std::move(kernel)] {
+    the_machine.last = {name, grid.x * grid.y * grid.z, block.x, shared_bytes};
     const std::string error = run_grid(grid, block, kernel, shared_bytes);
     if (error.empty()) {
       return cudaSuccess;

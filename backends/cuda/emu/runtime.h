@@ -103,6 +103,15 @@ cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t 
                           std::function<void()> kernel, unsigned shared_bytes = 0,
                           const void* function = nullptr);
 
+// A launch of a kernel.
+struct Launched {
+  std::string name;
+  unsigned blocks = 0;
+  unsigned threads = 0;  // of a block
+  unsigned shared_bytes = 0;
+  bool operator==(const Launched&) const = default;
+};
+
 // The emulated machine. Tests set its faults.
 struct Machine {
   int devices = 1;
@@ -117,6 +126,7 @@ struct Machine {
   bool has_cublas = std::getenv("BOWLINE_CUBLASLT") != nullptr;
   uint64_t waits = 0;                   // number of host waits for a stream
   uint64_t graph_launches = 0;          // number of graph launches
+  Launched last;                        // the last kernel that ran
   uint64_t bytes_in = 0;                // copied from host memory to the device
   uint64_t bytes_out = 0;               // copied from the device to host memory
   cudaError_t next_wait = cudaSuccess;  // returned by the next wait

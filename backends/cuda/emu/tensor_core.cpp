@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/format.h"
+#include "emu/runtime.h"
 #include "emu/shared.h"
 
 namespace bowline::detail::cuda_emu {
@@ -311,6 +312,9 @@ void multiply_add_f16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (
 }
 void multiply_add_bf16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        Where where) {
+  if (machine().major < 8) {
+    fail(format("The product of bf16 at line {} needs sm_80.", where.line()));
+  }
   const MatrixOperands mine = {sums, a, b};
   warp_together(&multiply_all<__nv_bfloat16>, reinterpret_cast<uintptr_t>(&mine), where);
 }

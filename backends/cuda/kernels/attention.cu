@@ -276,13 +276,8 @@ __global__ void check_lengths_kernel(const int32_t* lengths, int count, int keys
 }
 
 // Which kernel runs, a function of shapes, dtypes and the device.
-enum class Variant : uint8_t {
-  few_rows,  // device/attention_few.cuh
-  mma,       // device/attention_mma.cuh
-  tiles,     // device/attention_tiles.cuh
-};
 struct Choice {
-  Variant variant;
+  AttentionKernel kernel;
   int own;  // queries of a block; for few_rows, rows of a key head
   int parts;
 };
@@ -299,28 +294,32 @@ Choice choose(Problem& p, DType type, bool quantized, const Traits& traits) {
   constexpr int64_t kMaxBytes = int64_t{8} << 20;
   constexpr int kMaxFewQueries = 8;
   const int group = p.heads / p.kv_heads;
-  Choice out{Variant::tiles, 2 * kDown, 1};
+  const AttentionKernel forced = traits.attention;
+  const bool many = traits.parts == Parts::many;
+  Choice out{AttentionKernel::tiles, 2 * kDown, 1};
   int64_t fill = traits.processors;
   unsigned blocks = 0;
-  if (p.queries <= kMaxFewQueries) {
-    out.variant = Variant::few_rows;
+  if (forced == AttentionKernel::by_shape ? p.queries <= kMaxFewQueries
+                                          : forced == AttentionKernel::few_rows) {
+    out.kernel = AttentionKernel::few_rows;
     out.own = p.queries * group == 1 ? 1 : 4;
     fill *= 4;
     p.tiles = blocks_for(static_cast<uint64_t>(p.queries * group), static_cast<uint64_t>(out.own));
     blocks = p.tiles * static_cast<unsigned>(p.batches * p.kv_heads);
   } else {
-    if (!quantized && uses_tensor_cores(p, type, traits)) {
-      out = {Variant::mma, 16 * kMmaWarps, 1};
+    if (forced != AttentionKernel::tiles && !quantized && uses_tensor_cores(p, type, traits)) {
+      out = {AttentionKernel::mma, 16 * kMmaWarps, 1};
     }
     blocks = tile(p, false, out.own);
   }
-  if (blocks == 0 || blocks >= fill) {
+  if (blocks == 0 || traits.parts == Parts::one || (!many && blocks >= fill)) {
     return out;
   }
   // Keys per part. Tensor cores multiply so fast that fewer are not worth a launch that joins.
-  const int64_t smallest = out.variant == Variant::mma ? 512 : 64;
-  const int64_t parts = std::min({2 * fill / blocks, p.keys / smallest,
-                                  kMaxBytes / (p.rows() * (p.dim + 1) * 4), int64_t{kMaxParts}});
+  const int64_t smallest = many ? 1 : out.kernel == AttentionKernel::mma ? 512 : 64;
+  const int64_t useful = many ? kMaxParts : 2 * fill / blocks;
+  const int64_t parts = std::min(
+      {useful, p.keys / smallest, kMaxBytes / (p.rows() * (p.dim + 1) * 4), int64_t{kMaxParts}});
   if (parts > 1) {
     p.part = static_cast<int>((p.keys + parts * kOthers - 1) / (parts * kOthers)) * kOthers;
     out.parts = (p.keys + p.part - 1) / p.part;
@@ -387,20 +386,21 @@ void run(Launch& l, Problem p, bool quantized) {
     p.out = {parts.outs, DType::f32};
     p.row_out = parts.lses;
   }
-  switch (choice.variant) {
-    case Variant::few_rows:
+  switch (choice.kernel) {
+    case AttentionKernel::few_rows:
       parts.counters = l.block_counters();
       parts.last_block_joins =
           choice.parts > 1 &&
           p.tiles * static_cast<unsigned>(p.batches * p.kv_heads) <= kBlockCounters;
       quantized ? few_rows<Codes>(l, p, choice, parts) : few_rows<T>(l, p, choice, parts);
       break;
-    case Variant::mma:
+    case AttentionKernel::mma:
       if constexpr (sizeof(T) == 2) {
         mma<T>(l, p, choice);
       }
       break;
-    case Variant::tiles:
+    case AttentionKernel::by_shape:
+    case AttentionKernel::tiles:
       tiles(l, p, choice);
       break;
   }

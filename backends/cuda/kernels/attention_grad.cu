@@ -400,7 +400,7 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_keys_kernel(Probl
 // tiles do not fit in shared memory.
 template <class T, bool kKeys>
 bool mma_pass(Launch& l, Problem p) {
-  bool fits = l.traits().multiplies(l.type());
+  bool fits = l.traits().multiplies(l.type()) && l.traits().attention != AttentionKernel::tiles;
   with_padded(p, [&]<int kPadded>() {
     using M = GradTiling<kPadded, kKeys>;
     fits = fits && M::kShared <= l.traits().shared_bytes();

@@ -371,7 +371,7 @@ constexpr int64_t kMaxWorkspace = int64_t{8} << 20;
 
 int64_t tiles_along(int64_t rows, int tile) { return (rows + tile - 1) / tile; }
 
-Plan plan_of(const BlasProduct& s) {
+Plan plan_of(const BlasProduct& s, const Traits& traits) {
   const auto blocks = [&](int tile) {
     return tiles_along(s.m, tile) * tiles_along(s.n, tile) * s.batch;
   };
@@ -381,10 +381,13 @@ Plan plan_of(const BlasProduct& s) {
     const auto area = [&](int t) { return tiles_along(s.m, t) * tiles_along(s.n, t) * t * t; };
     return blocks(tile) >= kFill && area(tile) <= area(tile / 2) + area(tile / 2) / 4;
   };
-  plan.tile = pays(128) ? 128 : pays(64) ? 64 : 32;
-  if (plan.tile == 32 && blocks(32) < kFill) {
+  const bool is_forced = traits.tile_columns != 0;
+  plan.tile = is_forced ? std::min(traits.tile_columns, 128) : pays(128) ? 128 : pays(64) ? 64 : 32;
+  const bool many = traits.parts == Parts::many && blocks(plan.tile) <= kBlockCounters;
+  if (many || (traits.parts == Parts::by_shape && plan.tile == 32 && blocks(32) < kFill)) {
     const int64_t bytes = s.batch * s.m * s.n * 4;
-    const int64_t splits = std::min({2 * kFill / blocks(32), s.k / kSmallestSplit, kMaxSplits,
+    const int64_t useful = many ? kMaxSplits : 2 * kFill / blocks(32);
+    const int64_t splits = std::min({useful, s.k / (many ? 4 : kSmallestSplit), kMaxSplits,
                                      kMaxWorkspace / std::max<int64_t>(bytes, 1)});
     if (splits > 1) {
       plan.split = static_cast<int>((s.k + splits - 1) / splits + 3) / 4 * 4;
@@ -421,7 +424,7 @@ void launch_tiles(Launch& l, Product<T> p, int64_t batch) {
 template <class T>
 void multiply(Launch& l, const Form& f) {
   const BlasProduct& s = f.sizes;
-  const Plan plan = plan_of(s);
+  const Plan plan = plan_of(s, l.traits());
   const auto side = [&](size_t i, int64_t rows, bool along_k) {
     const int ld = static_cast<int>(along_k ? s.k : rows);
     const T* const data = l.is_encoded(i) ? nullptr : l.in_as<T>(i);
@@ -499,8 +502,8 @@ bool multiply_with_library(Launch& l, const Form& f) {
 }
 
 // True if matrix_vector.cu computes the product.
-bool is_few_rows(const device::Operand& a, const MatrixProduct& sizes) {
-  return has_few_rows(sizes) && a.encoding.is_plain();
+bool is_few_rows(const Traits& traits, const device::Operand& a, const MatrixProduct& sizes) {
+  return traits.has_few_rows && has_few_rows(sizes) && a.encoding.is_plain();
 }
 
 template <class T>
@@ -509,7 +512,7 @@ void product(Launch& l) {
   if (sizes.is_empty() || (results_of(l).is_frozen() && line_sums_of<T>(l).operand < 0)) {
     return;
   }
-  if (is_few_rows(l.in_operand(0), sizes)) {
+  if (is_few_rows(l.traits(), l.in_operand(0), sizes)) {
     multiply_few_rows(l, sizes);
     return;
   }
@@ -539,7 +542,7 @@ uint64_t workspace(const NodeView& v) {
   if (sizes.is_empty()) {
     return 0;
   }
-  if (is_few_rows(v.query.inputs[0], sizes)) {
+  if (is_few_rows(v.traits, v.query.inputs[0], sizes)) {
     return few_rows_workspace(sizes, !v.query.inputs[1].encoding.is_plain(), v.traits);
   }
   const Form f = form_of(v.query);
@@ -550,7 +553,7 @@ uint64_t workspace(const NodeView& v) {
   }
   const uint64_t own = v.traits.multiplies(v.query.type)
                            ? tensor_product_workspace(sizes, v.traits)
-                           : parts_bytes(sizes, plan_of(f.sizes).splits);
+                           : parts_bytes(sizes, plan_of(f.sizes, v.traits).splits);
   return std::max(own, theirs);
 }
 

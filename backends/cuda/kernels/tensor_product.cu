@@ -373,19 +373,24 @@ int64_t cycles(const MatrixProduct& p, const Traits& traits, const TileSize& til
 
 Plan plan_of(const MatrixProduct& p, const Traits& traits) {
   constexpr int64_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
-  constexpr int64_t kSmallestSplit = 256;  // k per part
+  // k per part
+  const int64_t smallest = traits.parts == Parts::many ? kPanelDepth : 256;
   constexpr int64_t kMaxWorkspace = int64_t{32} << 20;
   Plan best;
   int64_t least = INT64_MAX;
   for (size_t i = 0; i < std::size(kTiles); ++i) {
+    if (traits.tile_columns != 0 && traits.tile_columns != kTiles[i].n) {
+      continue;
+    }
     for (const int64_t splits : kSplits) {
       if (splits > 1 &&
-          (p.k / splits < kSmallestSplit ||
+          (traits.parts == Parts::one || p.k / splits < smallest ||
            splits * p.m * p.n * static_cast<int64_t>(p.batch.elements()) * 4 > kMaxWorkspace ||
            tiles_of(p, kTiles[i]) > kBlockCounters)) {
         break;
       }
-      const int64_t time = cycles(p, traits, kTiles[i], splits);
+      const int64_t time =
+          traits.parts == Parts::many ? -splits : cycles(p, traits, kTiles[i], splits);
       if (time < least) {
         least = time;
         const int64_t part = (p.k + splits - 1) / splits;
