@@ -105,6 +105,16 @@ TEST(Compare, CountsInTolerances) {
   EXPECT_GT(error_units(Tolerance::exact(), 1, 1, 1 + 0x1p-23), 1);
 }
 
+TEST(Filter, IsAPatternWithAlternatives) {
+  Options options;
+  options.filter = "{Copy,Re*}";
+  EXPECT_TRUE(selects(options, "Copy"));
+  EXPECT_TRUE(selects(options, "Relu"));
+  EXPECT_FALSE(selects(options, "Gelu"));
+  options.filter = "{Copy";
+  EXPECT_FALSE(selects(options, "Copy"));
+}
+
 Report run_with_gaps(const Gaps& gaps, Fault fault) {
   Report report;
   report.suite = "ops";

@@ -295,6 +295,19 @@ TEST(TensorCore, LargeSharedMemoryNeedsACallThatTheGpuAllows) {
   restart();
 }
 
+TEST(TensorCore, OlderGpusHaveNoProductsOfBf16) {
+  machine().major = 7;
+  machine().minor = 5;
+  expect_tile_error(
+      32,
+      [] {
+        float sums[4] = {};
+        multiply_add<__nv_bfloat16>(sums, {}, {});
+      },
+      "needs sm_80");
+  restart();
+}
+
 TEST(TensorCore, DtypesFollowTheCodeThatRuns) {
   EXPECT_TRUE((Traits{75, 1}.multiplies(DType::f16)));
   EXPECT_FALSE((Traits{75, 1}.multiplies(DType::bf16)));
