@@ -156,6 +156,7 @@ Status OpenVulkan::find_variants_that_fail() {
         "The Vulkan device cannot be used, because its self test fails. {}", failure->what);
   }
   device_->limit_waits(with_all_variants_.wait_limit_ns);
+  destroy_buffer(*device_, &staging_);  // the first copy makes it
   return {};
 }
 
