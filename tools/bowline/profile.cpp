@@ -5,13 +5,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/escape.h"
 #include "base/status.h"
 #include "common/files.h"
-#include "common/find.h"
 #include "common/flags.h"
-#include "common/help.h"
-#include "common/inputs.h"
+#include "common/subject.h"
 #include "common/timing.h"
 #include "verb.h"
 
@@ -23,22 +20,10 @@ using nlohmann::json;
 constexpr int kWarmup = 2;
 constexpr size_t kMostNodes = 25;
 
-struct ProfileOptions : ModelOptions {
-  std::string entry;
+struct ProfileOptions : SubjectOptions {
   std::string trace;
-  std::string compute = "f32";
-  std::vector<std::string> inputs;
-  std::vector<std::string> steps_given;
-  DimFlags dims;
   int steps = 5;
-  bool train = false;
   bool force = false;
-};
-
-// The call to profile, without and with clocks.
-struct Subject {
-  std::function<Status()> run;
-  std::function<Result<std::vector<NodeTime>>()> profile;
 };
 
 struct Measured {
@@ -56,13 +41,13 @@ struct Measured {
   }
 };
 
-Result<Measured> measure(const Subject& subject, int steps) {
+Result<Measured> measure(const Subject::Calls& calls, int steps) {
   Measured m;
-  BOWLINE_TRY_ASSIGN(const double seconds, median_seconds(steps, kWarmup, subject.run));
+  BOWLINE_TRY_ASSIGN(const double seconds, median_seconds(steps, kWarmup, calls.run));
   m.step_ns = 1e9 * seconds;
   for (int i = 0; i < steps; ++i) {
     const Clock::time_point start = Clock::now();
-    BOWLINE_TRY_ASSIGN(std::vector<NodeTime> times, subject.profile());
+    BOWLINE_TRY_ASSIGN(std::vector<NodeTime> times, calls.profile());
     m.clocked_ns += 1e9 * seconds_since(start) / steps;
     m.steps.push_back(std::move(times));
   }
@@ -131,144 +116,60 @@ json json_of(const std::vector<NodeTime>& nodes) {
   return out;
 }
 
-class Profiling {
- public:
-  explicit Profiling(const ProfileOptions& options) : o_(options) {}
-
-  Result<int> run() {
-    BOWLINE_TRY_ASSIGN(Model model, open_to_measure(o_.model));
-    const std::string entry = o_.train && o_.entry.empty() ? "loss" : o_.entry;
-    Result<Inputs> inputs = read_request(model, entry);
-    if (!inputs.ok()) {
-      return fail_flags(inputs.status());
-    }
-    BOWLINE_TRY_ASSIGN(const Device device, open_device(o_.device));
-    BOWLINE_TRY(fill_caches(model, inputs.value()));
-    BOWLINE_TRY(model.to(device));
-    BOWLINE_TRY_ASSIGN(const Measured m, o_.train ? train(model, device, inputs.value())
-                                                  : forward(model, device, inputs.value()));
-    if (!o_.trace.empty()) {
-      BOWLINE_TRY(write_trace(o_.trace, m));
-    }
-    print_result(device.info().name, m);
-    return kOk;
+void print_rows(const char* what, std::vector<NodeTime> rows, double sum, size_t most) {
+  sort_by_time(rows);
+  print("\n{:>8} {:>10} {:>6}  {}\n", "percent", "ms", "times", what);
+  for (size_t i = 0; i < rows.size() && i < most; ++i) {
+    const NodeTime& row = rows[i];
+    print("{:>8.1f} {:>10.4f} {:>6}  {}\n", 100 * row.ns / sum, row.ns / 1e6, row.count,
+          row.name.empty() ? row.op : fmt::format("{}: {}", row.part, row.name));
   }
-
- private:
-  Result<Inputs> read_request(const Model& model, const std::string& entry) {
-    BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
-    BOWLINE_TRY_ASSIGN(entry_, entry_point(info, entry));
-    BOWLINE_TRY_ASSIGN(std::vector<BoundDim> dims, dims_of(o_.dims, info, &entry_));
-    BOWLINE_TRY(o_.trace.empty() ? Status() : check_new(o_.trace, o_.force));
-    BOWLINE_TRY_ASSIGN(steps_, steps_of(o_.steps_given));
-    return make_inputs(entry_, o_.inputs, std::move(dims), "random:1");
+  if (rows.size() > most) {
+    print("and {} more (-o json shows all)\n", rows.size() - most);
   }
+}
 
-  // Prepares the caches of a generating entry point as if they were full. They get "kv_length"
-  // rows, and the run writes the last "rows" rows, or one row. The names are those of
-  // text::Generator.
-  Status fill_caches(Model& model, const Inputs& inputs) {
-    const auto length = [&](std::string_view dim, int64_t otherwise) {
-      const BoundDim* const found = find_named(inputs.lengths, dim);
-      return found == nullptr ? otherwise : found->value;
-    };
-    BOWLINE_TRY_ASSIGN(const std::string caches, written_caches(model));
-    const int64_t context = length("kv_length", 0);
-    if (caches.empty() || context == 0) {
-      return {};
-    }
-    BOWLINE_TRY(model.resize(caches, context).status());
-    if (find_named(steps_, "position") == nullptr) {
-      steps_.emplace_back("position", context - std::min(context, length("rows", 1)));
-    }
-    return {};
+void print_result(const ProfileOptions& o, const Subject& subject, const std::string& device,
+                  const Measured& m) {
+  const double share = 100 * m.nodes_ns() / m.clocked_ns;
+  if (o.format == "json") {
+    print_json({{"device", device},
+                {"entry", subject.entry()},
+                {"train", o.train},
+                {"compute", o.compute},
+                {"steps", o.steps},
+                {"step_ms", m.step_ns / 1e6},
+                {"clocked_ms", m.clocked_ns / 1e6},
+                {"nodes_ms", m.nodes_ns() / 1e6},
+                {"percent_on_nodes", share},
+                {"nodes", json_of(m.mean)}});
+    return;
   }
+  print(
+      "{} on {}: {:.3f} ms without clocks (median of {}), {:.3f} ms with clocks, {:.1f} percent of "
+      "it in nodes\n",
+      subject.title(), device, m.step_ns / 1e6, o.steps, m.clocked_ns / 1e6, share);
+  print_rows("operator", by_operator(m.mean), m.nodes_ns(), SIZE_MAX);
+  print_rows("node", m.mean, m.nodes_ns(), kMostNodes);
+}
 
-  // Returns a pattern for the caches that the entry point writes.
-  Result<std::string> written_caches(const Model& model) const {
-    BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
-    std::vector<std::string> names;
-    for (const ParameterInfo& p : info.parameters) {
-      const bool written = std::ranges::find(entry_.updates, p.tie) != entry_.updates.end();
-      if (written && info.storages[p.tie].role == StorageRole::kv_cache) {
-        names.push_back(p.name);
-      }
-    }
-    return names.empty() ? std::string() : fmt::format("{{{}}}", fmt::join(names, ","));
+Result<int> run(const ProfileOptions& o) {
+  BOWLINE_TRY_ASSIGN(Model model, open_to_measure(o.model));
+  BOWLINE_TRY_FLAGS(o.trace.empty() ? Status() : check_new(o.trace, o.force));
+  Result<Subject> subject = Subject::read(o, std::move(model));
+  BOWLINE_TRY_FLAGS(Status(subject.status()));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
+  BOWLINE_TRY(subject.value().place(device));
+  BOWLINE_TRY_ASSIGN(const Subject::Calls calls, subject.value().calls());
+  const Result<Measured> measured = measure(calls, o.steps);
+  BOWLINE_TRY(with_advice(measured.status()));
+  const Measured& m = measured.value();
+  if (!o.trace.empty()) {
+    BOWLINE_TRY(write_trace(o.trace, m));
   }
-
-  Result<Measured> measure_with(const Subject& subject) const {
-    Result<Measured> m = measure(subject, o_.steps);
-    if (m.ok() || m.status().code() != Code::index_out_of_range) {
-      return m;
-    }
-    return std::move(m).status().at(
-        "Integer inputs that are not given are random from 0 to 127; --input NAME=zeros is always "
-        "in range.");
-  }
-
-  Result<Measured> forward(const Model& model, const Device& device, Inputs& inputs) const {
-    const BoundEntryPoint entry{entry_.name, inputs.dims, compute_of(o_.compute)};
-    BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, std::span(&entry, 1)));
-    const std::vector<Tensor> tensors = inputs.tensors();
-    return measure_with({[&] { return session.run(tensors, {}, steps_); },
-                         [&] { return session.profile(tensors, steps_); }});
-  }
-
-  Result<Measured> train(Model& model, const Device& device, Inputs& inputs) const {
-    TrainOptions options;
-    options.entry_point = entry_.name;
-    options.dims = inputs.dims;
-    options.precision.compute_dtype = compute_of(o_.compute);
-    BOWLINE_TRY_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
-    const std::vector<Tensor> tensors = inputs.tensors();
-    return measure_with({[&] { return trainer.micro_step(tensors).status(); },
-                         [&] { return trainer.profile(tensors); }});
-  }
-
-  void print_result(const std::string& device, const Measured& m) const {
-    const double share = 100 * m.nodes_ns() / m.clocked_ns;
-    if (o_.format == "json") {
-      print_json({{"device", device},
-                  {"entry", entry_.name},
-                  {"train", o_.train},
-                  {"compute", o_.compute},
-                  {"steps", o_.steps},
-                  {"step_ms", m.step_ns / 1e6},
-                  {"clocked_ms", m.clocked_ns / 1e6},
-                  {"nodes_ms", m.nodes_ns() / 1e6},
-                  {"percent_on_nodes", share},
-                  {"nodes", json_of(m.mean)}});
-      return;
-    }
-    print(
-        "{} of {} on {}: {:.3f} ms without clocks (median of {}), {:.3f} ms with clocks, {:.1f} "
-        "percent of it in nodes\n",
-        o_.train ? "training step" : "run", listed_name(entry_.name), device, m.step_ns / 1e6,
-        o_.steps, m.clocked_ns / 1e6, share);
-    print_rows("operator", by_operator(m.mean), m.nodes_ns(), SIZE_MAX);
-    print_rows("node", m.mean, m.nodes_ns(), kMostNodes);
-  }
-
-  static void print_rows(const char* what, std::vector<NodeTime> rows, double sum, size_t most) {
-    sort_by_time(rows);
-    print("\n{:>8} {:>10} {:>6}  {}\n", "percent", "ms", "times", what);
-    for (size_t i = 0; i < rows.size() && i < most; ++i) {
-      const NodeTime& row = rows[i];
-      print("{:>8.1f} {:>10.4f} {:>6}  {}\n", 100 * row.ns / sum, row.ns / 1e6, row.count,
-            row.name.empty() ? row.op : fmt::format("{}: {}", row.part, row.name));
-    }
-    if (rows.size() > most) {
-      print("and {} more (-o json shows all)\n", rows.size() - most);
-    }
-  }
-
-  const ProfileOptions& o_;
-  EntryPointInfo entry_;
-  std::vector<StepScalar> steps_;
-};
-
-Result<int> run(const ProfileOptions& o) { return Profiling(o).run(); }
+  print_result(o, subject.value(), device.info().name, m);
+  return kOk;
+}
 
 }  // namespace
 
@@ -281,14 +182,7 @@ void add_profile(CLI::App& app, Context& context) {
       "# A run of an entry point, with random inputs\n"
       "bowline profile base.bowline --entry forward --batch 8 --seq 256");
   verb->add_option("model", o->model, "Model file")->required();
-  add_entry(verb, o->entry);
-  CLI::Option* train = verb->add_flag("--train", o->train, "Profile a training step with AdamW");
-  add_text(verb, "--input", o->inputs, std::string(kInputHelp) + " [random]", "NAME=VALUE");
-  add_text(verb, "--step", o->steps_given, kStepHelp, "NAME=N")->group(kAdvanced)->excludes(train);
-  add_dims(verb, o->dims);
-  add_compute(verb, o->compute);
-  add_device(verb, o->device.name);
-  add_memory_budget(verb, o->device.memory_budget);
+  add_subject(verb, *o);
   add_number(verb, "--steps", o->steps, "Number of measured runs or training steps", 1, 1000);
   CLI::Option* trace = add_text(verb, "--trace", o->trace,
                                 "Timeline for chrome://tracing or ui.perfetto.dev", "FILE");

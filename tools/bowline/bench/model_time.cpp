@@ -7,10 +7,10 @@
 
 #include "base/status.h"
 #include "bench/modelled.h"
-#include "bench/shapes.h"
 #include "bench/verbs.h"
 #include "common/find.h"
 #include "common/flags.h"
+#include "common/shapes.h"
 #include "common/strings.h"
 #include "verb.h"
 

@@ -1,4 +1,4 @@
-#include "bench/shapes.h"
+#include "common/shapes.h"
 
 #include "base/status.h"
 #include "common/flags.h"
