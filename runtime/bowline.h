@@ -12,6 +12,7 @@
 /// - bowline/session.h: run a model.
 /// - bowline/trainer.h and bowline/optimizer.h: train a model.
 /// - bowline/adapters.h: LoRA adapters.
+/// - bowline/tune.h: find the fastest kernels of a device.
 /// - bowline/quantize.h: quantize weights.
 /// - bowline/placement.h: place a model on several devices.
 /// - bowline/formats.h: place several weights in one allocation.
@@ -81,3 +82,4 @@
 #include "bowline/status.h"
 #include "bowline/tensor.h"
 #include "bowline/trainer.h"
+#include "bowline/tune.h"

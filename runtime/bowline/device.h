@@ -22,7 +22,8 @@ namespace bowline {
 struct DeviceOptions {
   /// CPU: number of threads, including the calling thread. 0: one per core usable by the process.
   int threads = 0;
-  /// Vulkan: folder for compiled pipelines and for the result of the self test. Empty: none.
+  /// Vulkan: folder for compiled pipelines, the result of the self test, and the results of tune()
+  /// (tune.h). Empty: no files.
   std::string cache_folder;
   /// Limit of the memory allocated on this Device, in bytes. 0: no limit.
   ///
@@ -42,6 +43,8 @@ struct DeviceInfo {
   /// Variants of kernels that failed the self test of the device, each with the reason. Other
   /// kernels replace them. Device::open() runs the test. list() does not, and leaves this empty.
   std::vector<std::string> switched_off = {};
+  /// Of an open device: why its tuning file is ignored (tune.h). Empty if it is not.
+  std::string notice = {};
 };
 
 /// What a device did since it was opened or its counters were reset.

@@ -61,6 +61,9 @@ struct NodeTime {
   std::string op;      ///< The operator, for example "LayerNorm".
   uint64_t count = 0;  ///< Executions: more than 1 in a Repeat.
   double ns = 0;       ///< Nanoseconds of all executions.
+  /// Identifies the node in a tuning file (tune.h). Empty: the device has one way to run it.
+  std::string tuning_key = {};
+  uint32_t candidates = 0;  ///< The number of ways to run it that tune() measures.
 };
 
 /// Runs entry points of a Model on one device.

@@ -63,14 +63,25 @@ struct NodeQuery {
   const Attributes& attributes;
   std::span<const Operand> inputs;
   std::span<const Operand> outputs;
+  uint32_t candidate = kNoCandidate;  // Record::candidate
 };
 
 struct NodeAnswer {
-  std::string reason;            // why the device cannot run the node; empty: it can
-  uint64_t workspace_bytes = 0;  // scratch memory in the arena that the node needs while it runs
+  std::string reason;  // why the device cannot run the node; empty: it can
+  // Scratch memory in the arena that the node needs while it runs, with NodeQuery::candidate.
+  uint64_t workspace_bytes = 0;
+  // (optional) The number of ways to run the node. It depends only on the query and the device. Any
+  // of them computes the node; they differ in speed, workspace and rounding. 0: there is no choice.
+  uint32_t candidates = 0;
   // Bit i: output i may be a gradient (Record::accumulate). A gradient is f32, also if the output
   // would have 16 bits.
   uint32_t accumulates = 0;
+};
+
+// Identifies a device in tuning files (device/tuning.h). Both are one line of text.
+struct TuningKey {
+  std::string model;   // the hardware; empty: NodeAnswer::candidates is always 0
+  std::string driver;  // the driver, and all else that changes the speed of the candidates
 };
 
 struct Capabilities {
@@ -88,6 +99,7 @@ struct Capabilities {
   // true: MemoryKind::device is host memory. Because of swap and untouched pages, an allocation can
   // be larger than MemoryInfo::available_bytes.
   bool host_memory = false;
+  TuningKey tuning = {};  // (optional)
 };
 
 // A segment of a plan, recorded for one device. It can be submitted many times.

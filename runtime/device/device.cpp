@@ -175,8 +175,23 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
   if (planning) {
     device = planning_device(std::move(device));
   }
-  return std::make_shared<OpenDevice>(std::move(info), std::move(device), options.memory_budget,
-                                      !planning);
+  const TuningKey& key = device->capabilities().tuning;
+  std::string path;
+  Choices choices;
+  if (!options.cache_folder.empty() && !key.model.empty()) {
+    path = tuning_path(options.cache_folder, key);
+    Result<Choices> read = read_tuning(path, key);
+    if (read.ok()) {
+      choices = std::move(read).value();
+    } else {
+      info.notice = format("{} It is ignored.", read.status().message());
+    }
+  }
+  auto open = std::make_shared<OpenDevice>(std::move(info), std::move(device),
+                                           options.memory_budget, !planning);
+  open->set_choices(std::move(choices));
+  open->set_tuning_path(std::move(path));
+  return open;
 }
 
 OpenDevice::OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t memory_budget,
@@ -245,6 +260,39 @@ Status OpenDevice::check_process() const {
 NodeAnswer OpenDevice::query(const NodeQuery& node) const {
   const std::unique_lock turn = take_turn();
   return device_->query(node);
+}
+
+uint32_t OpenDevice::choose(const NodeQuery& node) const {
+  const std::unique_lock turn = take_turn();
+  if (!forced_ && choices_.empty()) {
+    return kNoCandidate;
+  }
+  const uint32_t candidates = device_->query(node).candidates;
+  if (forced_) {
+    return *forced_ < candidates ? *forced_ : kNoCandidate;
+  }
+  if (candidates == 0) {
+    return kNoCandidate;
+  }
+  const auto found = choices_.find(node_key(node));
+  // Another number of candidates: the build that measured them had other kernels.
+  const bool fits = found != choices_.end() && found->second.candidates == candidates;
+  return fits ? found->second.candidate : kNoCandidate;
+}
+
+Choices OpenDevice::choices() const {
+  const std::unique_lock turn = take_turn();
+  return choices_;
+}
+
+void OpenDevice::set_choices(Choices choices) {
+  const std::unique_lock turn = take_turn();
+  choices_ = std::move(choices);
+}
+
+void OpenDevice::force_candidate(std::optional<uint32_t> candidate) {
+  const std::unique_lock turn = take_turn();
+  forced_ = candidate;
 }
 
 Result<MemoryInfo> OpenDevice::memory_info() {

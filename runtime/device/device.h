@@ -8,6 +8,7 @@
 
 #include "device/backend.h"
 #include "device/fork.h"
+#include "device/tuning.h"
 #include "device/turns.h"
 
 namespace bowline::detail::device {
@@ -70,6 +71,19 @@ class OpenDevice {
   Status check_process() const;
   // Call it only if check_process() succeeds.
   NodeAnswer query(const NodeQuery& node) const;
+  // Returns the candidate of a node (Record::candidate) from the measured choices. Its query names
+  // no candidate.
+  uint32_t choose(const NodeQuery& node) const;
+
+  // The measured choices of this device. Plans that exist keep theirs.
+  Choices choices() const;
+  void set_choices(Choices choices);
+  // The path of the tuning file. Empty: the device has no choices, or there is no cache folder.
+  const std::string& tuning_path() const { return tuning_path_; }
+  void set_tuning_path(std::string path) { tuning_path_ = std::move(path); }
+  // While a candidate is forced, choose() returns it for every node that has it, and kNoCandidate
+  // for others. {}: the choices apply.
+  void force_candidate(std::optional<uint32_t> candidate);
   Result<MemoryInfo> memory_info();
 
   // Checks that blocks can be allocated, without allocating them.
@@ -126,6 +140,9 @@ class OpenDevice {
   bool has_memory_ = true;
   DeviceCounters counters_;
   std::vector<RecordingTimes>* clock_ = nullptr;
+  Choices choices_;
+  std::string tuning_path_;
+  std::optional<uint32_t> forced_;
 };
 
 // A block of device memory: an allocation, or a part of one. The last reference frees it.

@@ -25,6 +25,8 @@
 namespace bowline::detail::device {
 
 constexpr uint32_t kNoTable = UINT32_MAX;
+// Record::candidate: the backend chooses.
+constexpr uint32_t kNoCandidate = UINT32_MAX;
 
 // Slots with a fixed meaning. The slots of storages follow.
 constexpr uint32_t kArenaSlot = 0;
@@ -89,6 +91,8 @@ struct Record {
   // decide whether the kernel overwrites it or adds to it. An entry of 0 elements is not written.
   uint32_t accumulate = 0;
   Operand workspace;  // u8, of the size that query() returned
+  // The way to run the node (NodeAnswer::candidates). If the backend does not have it, it chooses.
+  uint32_t candidate = kNoCandidate;
   // Offsets of the per-step scalars of the operator in kStepSlot, in the order of step_words(op).
   std::vector<uint32_t> step;
   // Records of one level do not depend on each other. A record sees all writes of lower levels. In

@@ -64,6 +64,10 @@ void Clock::add(const plan::Plan& plan, const device::Recording* recording,
     if (counts[i] != 0) {
       out.push_back(
           {plan.name, plan.nodes[records[i].node], format("{}", records[i].op), counts[i], ns[i]});
+      if (const auto found = plan.tunable.find(records[i].node); found != plan.tunable.end()) {
+        out.back().tuning_key = found->second.key;
+        out.back().candidates = found->second.candidates;
+      }
     }
   }
 }

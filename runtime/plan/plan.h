@@ -55,6 +55,13 @@ struct Plan {
   uint64_t arena_bytes = 0;
   uint64_t arena_lower_bound = 0;
   std::vector<std::string> nodes;  // by Record::node: the node, for messages
+  // By Record::node: how tuning files identify the node, and the number of its candidates. Nodes
+  // without candidates have no entry.
+  struct Tunable {
+    std::string key;
+    uint32_t candidates = 0;
+  };
+  std::map<uint32_t, Tunable> tunable;
 };
 
 // Lowers a graph. Adds the per-step scalars of the nodes to `steps`. Takes O(n log n) time in the
