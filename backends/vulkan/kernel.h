@@ -171,6 +171,7 @@ class Launch {
   const device::Record& record() const { return program_.records[record_]; }
   Op op() const { return record().op; }
   DType type() const { return record().type; }
+  uint32_t candidate() const { return record().candidate; }
   double element_bytes() const { return static_cast<double>(size_of(type())); }
   const Attributes& attributes() const { return record().attributes; }
   template <class Table>
@@ -305,6 +306,8 @@ struct Kernel {
   void (*launch)(Launch& launch) = nullptr;
   // (optional) Bytes of scratch memory. Default: 0.
   uint64_t (*workspace)(const NodeView& node) = nullptr;
+  // (optional) NodeAnswer::candidates. Default: 0.
+  uint32_t (*candidates)(const NodeView& node) = nullptr;
   // (optional) Returns a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
   uint32_t encoded = 0;  // bit i: input i may be quantized (Encoding::layout)

@@ -25,6 +25,15 @@ const char* too_large(const NodeView& node) {
   return nullptr;
 }
 
+// Forced variants have other kernels, so they have other choices.
+device::TuningKey tuning_key(const PhysicalDevice& physical) {
+  const std::string_view name = physical.properties.deviceName;
+  return {physical.variants.empty() ? format("Vulkan {}", name)
+                                    : format("Vulkan {}, variants {}", name, physical.variants),
+          format("{}, version {}, subgroups of {}", physical.driver,
+                 physical.properties.driverVersion, physical.subgroup_size)};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const DeviceOptions& options,
@@ -76,6 +85,7 @@ Status OpenVulkan::start(const PhysicalDevice& physical) {
   capabilities_.host_memory = physical.is_software();
   // Shaders do not require DenormPreserve, which few drivers offer.
   capabilities_.denormals = false;
+  capabilities_.tuning = tuning_key(physical);
   return {};
 }
 
@@ -198,9 +208,10 @@ device::NodeAnswer OpenVulkan::query(const device::NodeQuery& query) const {
   }
   if (refusal != nullptr) {
     answer.reason = refusal;
-  } else if (kernel->workspace != nullptr) {
-    answer.workspace_bytes = kernel->workspace(node);
+    return answer;
   }
+  answer.workspace_bytes = kernel->workspace == nullptr ? 0 : kernel->workspace(node);
+  answer.candidates = kernel->candidates == nullptr ? 0 : kernel->candidates(node);
   return answer;
 }
 

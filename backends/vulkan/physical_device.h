@@ -55,7 +55,9 @@ struct PhysicalDevice {
 
   // Fewer workgroups do not occupy the device; then smaller tiles are faster.
   uint32_t many_groups = 64;
+  bool has_large_tiles = true;  // products may use other tiles than the smallest
 
+  std::string variants;           // the applied variants (variant.h)
   bool runs_gpu_kernels = false;  // for tests: a software device runs the kernels of GPUs
 
   // A software driver, which limits the loops of an invocation (kMaxIterations).

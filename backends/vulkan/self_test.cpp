@@ -20,8 +20,6 @@ struct TestedVariant {
   void (*switch_off)(PhysicalDevice&);
 };
 
-constexpr uint32_t kNoTileIsLarge = UINT32_MAX;
-
 // The most complex first, because it is the most likely one to fail.
 constexpr TestedVariant kTestedVariants[] = {
     {"matrix units for f16",
@@ -30,9 +28,8 @@ constexpr TestedVariant kTestedVariants[] = {
     {"matrix units for bf16",
      [](const PhysicalDevice& d) { return d.matrix_unit(DType::bf16) != nullptr; },
      [](PhysicalDevice& d) { d.bf16_unit = {}; }},
-    {"large tiles",
-     [](const PhysicalDevice& d) { return !d.prefers_lanes() && d.many_groups != kNoTileIsLarge; },
-     [](PhysicalDevice& d) { d.many_groups = kNoTileIsLarge; }},
+    {"large tiles", [](const PhysicalDevice& d) { return !d.prefers_lanes() && d.has_large_tiles; },
+     [](PhysicalDevice& d) { d.has_large_tiles = false; }},
     {"large workgroups",
      [](const PhysicalDevice& d) {
        const PhysicalDevice least;
@@ -373,9 +370,7 @@ std::string failure_of_tiles(OpenVulkan& device, DType type) {
   return failure_of(device, large, large_product(type));
 }
 
-bool has_large_tiles(const PhysicalDevice& d) {
-  return !d.prefers_lanes() && d.many_groups != kNoTileIsLarge;
-}
+bool uses_large_tiles(const PhysicalDevice& d) { return !d.prefers_lanes() && d.has_large_tiles; }
 
 template <DType kType>
 bool has_unit(const PhysicalDevice& d) {
@@ -411,14 +406,14 @@ constexpr Test kTests[] = {
     {[](const PhysicalDevice& d) { return d.has_int64; }, failure_of_one<large_integers>},
     {kAlways, failure_of_one<reduction>},
     {kAlways, failure_of_one<[] { return small_product(DType::f32); }>},
-    {has_large_tiles, [](OpenVulkan& d) { return failure_of_tiles(d, DType::f32); }},
+    {uses_large_tiles, [](OpenVulkan& d) { return failure_of_tiles(d, DType::f32); }},
     {has_gpu_kernels, failure_of_one<[] { return product_of(Op::Linear, DType::f32, 2, 9, 72); }>},
     {has_gpu_kernels, failure_of_one<attention>},
     {has_unit<DType::f16>, failure_of_one<[] { return small_product(DType::f16); }>},
     {has_unit<DType::bf16>, failure_of_one<[] { return small_product(DType::bf16); }>},
-    {[](const PhysicalDevice& d) { return has_unit<DType::f16>(d) && has_large_tiles(d); },
+    {[](const PhysicalDevice& d) { return has_unit<DType::f16>(d) && uses_large_tiles(d); },
      [](OpenVulkan& d) { return failure_of_tiles(d, DType::f16); }},
-    {[](const PhysicalDevice& d) { return has_unit<DType::bf16>(d) && has_large_tiles(d); },
+    {[](const PhysicalDevice& d) { return has_unit<DType::bf16>(d) && uses_large_tiles(d); },
      [](OpenVulkan& d) { return failure_of_tiles(d, DType::bf16); }},
 };
 
@@ -470,6 +465,7 @@ void switch_off(std::string_view variant, PhysicalDevice* device) {
   const auto* const found = std::ranges::find(kTestedVariants, variant, &TestedVariant::name);
   if (found != std::end(kTestedVariants)) {
     found->switch_off(*device);
+    device->variants += format("{}without {}", device->variants.empty() ? "" : ", ", variant);
   }
 }
 

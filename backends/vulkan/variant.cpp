@@ -1,5 +1,7 @@
 #include "variant.h"
 
+#include <cstdlib>
+
 #include "device/variants.h"
 
 namespace bowline::detail::vulkan {
@@ -34,6 +36,8 @@ constexpr device::KernelVariant<PhysicalDevice> kDeviceVariants[] = {
 }  // namespace
 
 std::string apply_variants(PhysicalDevice* device) {
+  const char* const variants = std::getenv("BOWLINE_VULKAN_VARIANT");
+  device->variants = variants == nullptr ? "" : variants;
   return device::apply_variants<PhysicalDevice>("BOWLINE_VULKAN_VARIANT", kDeviceVariants, device);
 }
 

@@ -154,7 +154,8 @@ class Setup {
 
   const Record& record() const { return record_; }
 
-  void finish(uint64_t workspace_bytes) {
+  void finish(uint32_t candidate, uint64_t workspace_bytes) {
+    record_.candidate = candidate;
     record_.workspace.dtype = DType::u8;
     record_.workspace.shape = Shape{static_cast<int64_t>(workspace_bytes)};
     record_.workspace.offset = images_[kArenaSlot].place(workspace_bytes);
@@ -421,7 +422,9 @@ Result<Observed> Bench::run(const Case& c, std::span<const Array> inputs, const 
                             const Placement& placement) {
   Setup setup(c, inputs, expected, placement, device_->capabilities().alignment);
   const Record& r = setup.record();
-  setup.finish(device_->query({r.op, r.type, r.attributes, r.inputs, r.outputs}).workspace_bytes);
+  device::NodeQuery node{r.op, r.type, r.attributes, r.inputs, r.outputs};
+  node.candidate = device_->choose(node);
+  setup.finish(node.candidate, device_->query(node).workspace_bytes);
 
   std::vector<uint64_t> sizes;
   for (size_t s = 0; s < kSlots; ++s) {

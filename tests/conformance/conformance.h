@@ -12,6 +12,7 @@ struct Options {
   bool quick = false;            // every operator with fewer cases: at most 60 s per device
   uint64_t models = 200;         // for suite random
   bool stop_at_failure = false;  // the first failure ends the suite
+  bool candidates = false;       // suite ops also compares every candidate (NodeAnswer::candidates)
   bool oracles = false;  // the device runs the oracles and supports more dtypes than the cases need
 };
 

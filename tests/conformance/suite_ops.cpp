@@ -134,6 +134,47 @@ std::string check_gradient(Run& run, Bench& bench, const Case& c, std::span<cons
   return "";
 }
 
+std::string check_placements(Run& run, Bench& bench, const Case& c, std::span<const Array> inputs,
+                             const Expected& expected, size_t number) {
+  const std::optional<std::vector<Array>> flushed_inputs =
+      bench.device().capabilities().denormals ? std::nullopt : without_denormals(inputs);
+  for (const Placement& p : placements(c, inputs, expected, number)) {
+    Step step = c.step;
+    if (p.repeat != 0) {
+      step.facts.iteration = p.reverse ? 0 : p.repeat - 1;
+    }
+    const auto expect = [&](std::span<const Array> given) {
+      return run_oracle(op_def(c.op).oracle, c.op, c.attributes, given, step).value();
+    };
+    const Expected wanted = p.repeat == 0 ? expected : expect(inputs);
+    const std::optional<Expected> flushed =
+        flushed_inputs ? std::optional(expect(*flushed_inputs)) : std::nullopt;
+    const Result<Observed> observed = bench.run(c, inputs, wanted, p);
+    if (!observed.ok()) {
+      return observed.status().message() + name_of(p);
+    }
+    const Verdict verdict = compare(c, wanted, flushed ? &*flushed : nullptr, observed.value());
+    run.note_error(verdict.units, c.text);
+    if (!verdict.problem.empty()) {
+      return verdict.problem + name_of(p);
+    }
+  }
+  return "";
+}
+
+// Calls `check` with the choice of the device and, with Options::candidates, with each candidate.
+template <class Check>
+std::string with_candidates(Run& run, uint32_t candidates, const Check& check) {
+  std::string problem = check();
+  for (uint32_t c = 0; run.options.candidates && problem.empty() && c < candidates; ++c) {
+    run.device->force_candidate(c);
+    problem = check();
+    run.device->force_candidate({});
+    problem += problem.empty() ? "" : format(", with candidate {}", c);
+  }
+  return problem;
+}
+
 std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number) {
   const OpDef& def = op_def(c.op);
   Result<std::vector<Array>> inputs = draw_inputs(c, run.options.seed);
@@ -154,32 +195,12 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
   if (!answer.reason.empty()) {
     return format("the device cannot run it: {}", answer.reason);
   }
-  const std::optional<std::vector<Array>> flushed_inputs =
-      bench.device().capabilities().denormals ? std::nullopt : without_denormals(inputs.value());
-  for (const Placement& p : placements(c, inputs.value(), expected.value(), number)) {
-    Step step = c.step;
-    if (p.repeat != 0) {
-      step.facts.iteration = p.reverse ? 0 : p.repeat - 1;
-    }
-    const auto expect = [&](std::span<const Array> given) {
-      return run_oracle(def.oracle, c.op, c.attributes, given, step).value();
-    };
-    const Expected wanted = p.repeat == 0 ? expected.value() : expect(inputs.value());
-    const std::optional<Expected> flushed =
-        flushed_inputs ? std::optional(expect(*flushed_inputs)) : std::nullopt;
-    const Result<Observed> observed = bench.run(c, inputs.value(), wanted, p);
-    if (!observed.ok()) {
-      return observed.status().message() + name_of(p);
-    }
-    const Verdict verdict = compare(c, wanted, flushed ? &*flushed : nullptr, observed.value());
-    run.note_error(verdict.units, c.text);
-    if (!verdict.problem.empty()) {
-      return verdict.problem + name_of(p);
-    }
-  }
-  return (answer.accumulates & 1) != 0
-             ? check_gradient(run, bench, c, inputs.value(), expected.value())
-             : "";
+  return with_candidates(run, answer.candidates, [&] {
+    std::string problem = check_placements(run, bench, c, inputs.value(), expected.value(), number);
+    return problem.empty() && (answer.accumulates & 1) != 0
+               ? check_gradient(run, bench, c, inputs.value(), expected.value())
+               : problem;
+  });
 }
 
 // Checks that the device supports a dtype exactly where the cases use it, and otherwise refuses it

@@ -18,6 +18,7 @@ namespace bowline::command {
 namespace {
 
 constexpr uint64_t kQuickModels = 60;
+constexpr std::string_view kOps = "ops";
 constexpr std::string_view kRandom = "random";
 
 struct ConformOptions {
@@ -35,7 +36,10 @@ struct ConformOptions {
 Status check_uses(const ConformOptions& o) {
   const bool random = std::ranges::find(o.suites, kRandom) != o.suites.end();
   BOWLINE_TRY(alternatives(o.run.filter).status());
+  const bool ops = std::ranges::find(o.suites, kOps) != o.suites.end();
   BOWLINE_TRY(o.uses.check("--failures", o.format != "json", "-o json holds all failures"));
+  BOWLINE_TRY(
+      o.uses.check("--candidates", ops, "they are run by the suite ops, which does not run"));
   BOWLINE_TRY(o.uses.check("--models", random, "they are of the suite random, which does not run"));
   return o.uses.check("--device", !std::ranges::all_of(o.suites, conformance::needs_no_device),
                       "the suites compare references alone, and run on no device");
@@ -148,6 +152,8 @@ void add_flags(CLI::App& app, Context& context) {
       ->type_name("NAME");
   app.add_option("--variant", o->variant, "Kernels of Vulkan (gpu, plain, ...) or CUDA (own, ...)")
       ->type_name("NAMES");
+  app.add_flag("--candidates", o->run.candidates,
+               "Also run all kernels that 'bowline tune' measures");
   app.add_option("--filter", o->run.filter, "Operators to compare")
       ->type_name("PATTERN")
       ->capture_default_str();

@@ -138,17 +138,65 @@ uint64_t tile_rows(const PhysicalDevice& physical, uint64_t dim, uint64_t rows, 
 constexpr uint64_t kManyGroups = 128;
 constexpr uint64_t kLeastPartKeys = 128;
 
-KeyParts key_parts(const PhysicalDevice& physical, const Sizes& s) {
-  const uint64_t rows = s.queries * (s.heads / s.kv_heads);
-  const uint64_t tile = tile_rows(physical, s.dim, rows, kForward.results);
-  const uint64_t groups = (rows + tile - 1) / tile * s.kv_heads * s.batch;
+uint64_t rows_of(const Sizes& s) { return s.queries * (s.heads / s.kv_heads); }
+
+uint64_t groups_of(const Sizes& s, uint64_t tile) {
+  return (rows_of(s) + tile - 1) / tile * s.kv_heads * s.batch;
+}
+
+// Parts of at least `least` keys.
+KeyParts parts_of(const Sizes& s, uint64_t wanted, uint64_t least) {
+  const uint64_t keys = std::max((s.keys + wanted - 1) / wanted, least);
+  return {keys, (s.keys + keys - 1) / keys};
+}
+
+// How a GPU computes Attention. Its gradient divides no keys.
+struct Way {
+  uint64_t rows = 0;  // of a tile
+  KeyParts parts;
+};
+
+Way default_way(const PhysicalDevice& physical, const Sizes& s) {
+  const uint64_t tile = tile_rows(physical, s.dim, rows_of(s), kForward.results);
+  const uint64_t groups = groups_of(s, tile);
   if (physical.uses_cpu_kernels() || groups == 0 || groups >= kManyGroups ||
       s.keys <= kLeastPartKeys) {
-    return {};
+    return {tile, {}};
   }
-  const uint64_t wanted = (kManyGroups + groups - 1) / groups;
-  const uint64_t keys = std::max((s.keys + wanted - 1) / wanted, kLeastPartKeys);
-  return {keys, (s.keys + keys - 1) / keys};
+  return {tile, parts_of(s, (kManyGroups + groups - 1) / groups, kLeastPartKeys)};
+}
+
+// The candidates of Attention: tiles that are at most half empty, and keys in up to 32 parts, while
+// the parts give work to a GPU.
+std::vector<Way> ways_of(const PhysicalDevice& physical, const Sizes& s) {
+  constexpr uint64_t kMostParts = 32, kLeastKeys = 32;
+  std::vector<Way> ways;
+  if (physical.uses_cpu_kernels() || groups_of(s, 1) == 0) {
+    return ways;
+  }
+  for (uint64_t tile = kTileLanes; tile <= kMostTileRows; tile *= 2) {
+    if (tile > kTileLanes && tile >= 2 * rows_of(s)) {
+      break;
+    }
+    ways.push_back({tile, {}});
+    for (uint64_t parts = 2; parts <= kMostParts && s.keys >= parts * kLeastKeys &&
+                             groups_of(s, tile) * parts < 8 * kManyGroups;
+         parts *= 2) {
+      ways.push_back({tile, parts_of(s, parts, kLeastKeys)});
+    }
+  }
+  return ways;
+}
+
+// The way of a candidate.
+Way way_of(const PhysicalDevice& physical, const Sizes& s, uint32_t candidate) {
+  if (candidate != device::kNoCandidate) {
+    const std::vector<Way> ways = ways_of(physical, s);
+    if (candidate < ways.size()) {
+      return ways[candidate];
+    }
+  }
+  return default_way(physical, s);
 }
 
 // Workspace of the parts: results, and a maximum and a sum per row.
@@ -161,9 +209,9 @@ bool has_vectors(const Operands& o, const Sizes& s) {
   return any % 16 == 0 && s.dim % 4 == 0;
 }
 
-// The mask is input `mask`, if given.
+// The mask is input `mask`, if given. On a GPU, a workgroup has a tile of `tile` rows.
 void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, size_t mask,
-            bool rows_are_keys, const KeyParts& parts = {}) {
+            bool rows_are_keys, uint64_t tile, const KeyParts& parts = {}) {
   const auto dim = static_cast<uint32_t>(s.dim);
   const auto& attributes = l.attributes<AttentionAttributes>();
   const double half = attributes.causal() ? 0.5 : 1;
@@ -176,8 +224,7 @@ void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, si
   const Push push = push_of(l, o, s, mask, parts);
   Grid grid;
   if (!l.physical().uses_cpu_kernels()) {
-    const uint64_t rows = rows_are_keys ? s.keys : s.queries * (s.heads / s.kv_heads);
-    const uint64_t tile = tile_rows(l.physical(), s.dim, rows, forms.results);
+    const uint64_t rows = rows_are_keys ? s.keys : rows_of(s);
     grid.local = kTileThreads;
     grid.groups = (rows + tile - 1) / tile * s.kv_heads * s.batch * parts.count;
     l.dispatch(forms.tile,
@@ -209,7 +256,11 @@ Sizes sizes_of(const NodeView& node) {
 
 uint64_t workspace(const NodeView& node) {
   const Sizes s = sizes_of(node);
-  return Wide::bytes(node) + part_bytes(s, key_parts(node.physical, s));
+  return Wide::bytes(node) + part_bytes(s, way_of(node.physical, s, node.query.candidate).parts);
+}
+
+uint32_t candidates(const NodeView& node) {
+  return static_cast<uint32_t>(ways_of(node.physical, sizes_of(node)).size());
 }
 
 void attention(Launch& l) {
@@ -223,12 +274,12 @@ void attention(Launch& l) {
   o.o = wide.out(0);
   o.lse = wide.out(1);
   const Sizes s = sizes_of(l);
-  const KeyParts parts = key_parts(l.physical(), s);
+  const auto [tile, parts] = way_of(l.physical(), s, l.candidate());
   if (parts.keys != 0) {
     o.d_q = wide.workspace();
     o.d_k = o.d_q + 4 * s.batch * s.heads * s.queries * parts.count * s.dim;
   }
-  launch(l, l.is_encoded(1) ? kForwardCodes : kForward, o, s, kMask, false, parts);
+  launch(l, l.is_encoded(1) ? kForwardCodes : kForward, o, s, kMask, false, tile, parts);
   if (parts.keys != 0) {
     l.barrier();
     const uint64_t rows = s.batch * s.heads * s.queries;
@@ -237,6 +288,19 @@ void attention(Launch& l) {
                l.each(rows * parts.count * s.dim, 4, 2));
   }
   wide.finish();
+}
+
+// The candidates of AttentionGrad: the rows of the tiles, 8, 16 and 32.
+uint32_t grad_candidates(const NodeView& node) {
+  const Sizes s = sizes_of(node);
+  const bool has_tiles = !node.physical.uses_cpu_kernels() && groups_of(s, 1) * s.keys != 0;
+  return has_tiles ? 1 + static_cast<uint32_t>(std::countr_zero(kMostTileRows / kTileLanes)) : 0;
+}
+
+// The rows of a tile of queries or keys.
+uint64_t grad_tile(const Launch& l, const Sizes& s, uint64_t rows, const Forms& forms) {
+  const uint64_t tile = kTileLanes << std::min(l.candidate(), 31u);
+  return tile <= kMostTileRows ? tile : tile_rows(l.physical(), s.dim, rows, forms.results);
 }
 
 uint64_t grad_workspace(const NodeView& node) {
@@ -260,9 +324,9 @@ void attention_grad(Launch& l) {
   o.d_v = wide.out(2);
   o.delta = wide.workspace();
   const Sizes s = sizes_of(l);
-  launch(l, kQueries, o, s, kMask, false);
+  launch(l, kQueries, o, s, kMask, false, grad_tile(l, s, rows_of(s), kQueries));
   l.barrier();
-  launch(l, kKeys, o, s, kMask, true);
+  launch(l, kKeys, o, s, kMask, true, grad_tile(l, s, s.keys, kKeys));
   wide.finish();
 }
 
@@ -304,9 +368,9 @@ void rope(Launch& l) {
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(attention, .launch = attention, .workspace = workspace,
-                          .refusal = forward_refusal, .encoded = 0b110);
+                          .candidates = candidates, .refusal = forward_refusal, .encoded = 0b110);
 BOWLINE_KERNELS_OF_FLOATS(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
-                          .refusal = refusal);
+                          .candidates = grad_candidates, .refusal = refusal);
 BOWLINE_KERNELS_OF_FLOATS(rope, .launch = rope);
 
 }  // namespace bowline::detail::vulkan::attention_kernels

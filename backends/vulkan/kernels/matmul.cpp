@@ -2,6 +2,7 @@
 // Matrix products: lane-shuffle kernels on software devices, shared-memory tiles on GPUs, matrix
 // units for 16-bit matrices, and a kernel for products with few rows.
 #include <algorithm>
+#include <optional>
 
 #include "convert.h"
 #include "core/products.h"
@@ -30,6 +31,18 @@ struct Choice {
   uint32_t local = 0;  // invocations of a workgroup
 };
 
+// A way to compute a product: a candidate of its node.
+struct Way {
+  enum class Kind : uint8_t {
+    few_rows,  // matvec.comp; `size` columns per workgroup
+    lanes,     // matmul_lanes.comp; at most `size` rows per lane
+    tile,      // matmul_tile.comp; kTiles[size]
+    units,     // matmul_units.comp; kUnitTiles[size]
+  };
+  Kind kind;
+  uint32_t size;
+};
+
 // Tiles of matmul_tile.comp from large to small. An invocation has 64, 64, 32 and 8 results in
 // registers; a workgroup has 20, 15, 10 and 5 KiB of shared memory.
 struct Tile {
@@ -38,17 +51,21 @@ struct Tile {
   uint32_t local;
 };
 constexpr Tile kTiles[] = {{128, 128, 256}, {128, 64, 128}, {64, 64, 128}, {32, 32, 128}};
-constexpr uint32_t kLargestTileBytes = 20480;
+
+// Bytes of shared memory of matmul_tile.comp: tiles of A and B with a depth of 16, padded.
+uint32_t shared_bytes(const Tile& tile) { return (tile.rows + tile.columns) * 20 * 4; }
+
+bool fits(const PhysicalDevice& physical, const Tile& tile) {
+  return (physical.has_large_tiles || &tile == &kTiles[std::size(kTiles) - 1]) &&
+         tile.local <= physical.max_invocations && shared_bytes(tile) <= physical.max_shared_bytes;
+}
 
 // The number of the largest tile for a kind of device.
 size_t first_tile(const PhysicalDevice& physical) {
   if (!physical.has_many_registers()) {
     return 2;
   }
-  const bool is_large = physical.vendor() != kIntel &&
-                        physical.max_invocations >= kTiles[0].local &&
-                        physical.max_shared_bytes >= kLargestTileBytes;
-  return is_large ? 0 : 1;
+  return physical.vendor() != kIntel && fits(physical, kTiles[0]) ? 0 : 1;
 }
 
 uint64_t parts(int64_t n, uint32_t size) { return (static_cast<uint64_t>(n) + size - 1) / size; }
@@ -60,11 +77,15 @@ bool has_few(const PhysicalDevice& physical, const Tile& tile, const MatrixProdu
 
 const Tile& choose_tile(const PhysicalDevice& physical, const MatrixProduct& p) {
   size_t i = first_tile(physical);
-  while (i + 1 < std::size(kTiles) && has_few(physical, kTiles[i], p)) {
+  while (i + 1 < std::size(kTiles) &&
+         (!physical.has_large_tiles || has_few(physical, kTiles[i], p))) {
     ++i;
   }
   return kTiles[i];
 }
+
+// Rows of a lane of matmul_lanes.comp, from the default down.
+constexpr uint32_t kLaneRows[] = {16, 8, 4};
 
 // Bits 0 and 1 of LAYOUT: the rows of A, of B are aligned to 16 bytes, which have `per_vector`
 // elements.
@@ -88,26 +109,27 @@ bool all_even(const Product& p, std::initializer_list<int64_t> lengths) {
   return even && p.a % 8 == 0 && p.b % 8 == 0;
 }
 
-Choice choose(const Launch& l, const Product& p) {
+Choice choose(const Launch& l, const Product& p, const std::optional<Way>& way) {
   if (!l.physical().prefers_lanes()) {
-    const Tile& tile = choose_tile(l.physical(), p);
+    const Tile& tile = way ? kTiles[way->size] : choose_tile(l.physical(), p);
     return {p.has_codes() ? shader::matmul_tile_codes : shader::matmul_tile_plain, tile.rows,
             tile.columns, tile.local};
   }
   const uint32_t columns = 4 * l.lanes();
+  const uint32_t rows = way ? way->size : kLaneRows[0];
   if (p.has_codes()) {
-    return {shader::matmul_lanes_codes, 16, columns, l.lanes()};
+    return {shader::matmul_lanes_codes, rows, columns, l.lanes()};
   }
   if (!p.transpose_a && p.transpose_b && all_even(p, {p.k})) {
-    return {shader::matmul_lanes_nt, 16, columns, l.lanes()};
+    return {shader::matmul_lanes_nt, rows, columns, l.lanes()};
   }
   if (!p.transpose_a && !p.transpose_b && all_even(p, {p.k, p.n})) {
-    return {shader::matmul_lanes_nn, 16, columns, l.lanes()};
+    return {shader::matmul_lanes_nn, rows, columns, l.lanes()};
   }
   if (p.transpose_a && !p.transpose_b && all_even(p, {p.m, p.n})) {
-    return {shader::matmul_lanes_tn, std::min(16u, 2 * l.lanes()), columns, l.lanes()};
+    return {shader::matmul_lanes_tn, std::min(rows, 2 * l.lanes()), columns, l.lanes()};
   }
-  return {shader::matmul_lanes_any, 16, columns, l.lanes()};
+  return {shader::matmul_lanes_any, rows, columns, l.lanes()};
 }
 
 // The push constants of lib/matmul.glsl, for workgroups that compute `rows` x `columns`. Sets the
@@ -134,8 +156,8 @@ Work work_of(const Product& p, double bytes) {
   return {products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * bytes};
 }
 
-void multiply(Launch& l, const Product& p) {
-  const Choice choice = choose(l, p);
+void multiply(Launch& l, const Product& p, const std::optional<Way>& way) {
+  const Choice choice = choose(l, p, way);
   Grid grid;
   grid.local = choice.local;
   Push push = operands(l, p, choice.rows, choice.columns, &grid);
@@ -199,18 +221,33 @@ uint32_t shared_bytes(const Tile& tile, const MatrixUnit& unit, const Regions& r
   return std::max(operands, results) * kVector;
 }
 
-void multiply_on_units(Launch& l, const Product& p) {
+Regions regions_of(const PhysicalDevice& physical, const Tile& tile, const MatrixUnit& unit) {
+  return regions_of(tile, unit, tile.local / physical.unit_subgroup());
+}
+
+// True if the device can run a tile, or if it is the smallest.
+bool fits(const PhysicalDevice& physical, const Tile& tile, const MatrixUnit& unit) {
+  const uint32_t bytes = shared_bytes(tile, unit, regions_of(physical, tile, unit));
+  return &tile + 1 == std::end(kUnitTiles) ||
+         (tile.local <= physical.max_invocations && bytes <= physical.max_shared_bytes);
+}
+
+const Tile& choose_unit_tile(const PhysicalDevice& physical, const MatrixUnit& unit,
+                             const Product& p) {
+  const Tile* tile = kUnitTiles;
+  while (tile + 1 != std::end(kUnitTiles) &&
+         (has_few(physical, *tile, p) || !fits(physical, *tile, unit))) {
+    ++tile;
+  }
+  return *tile;
+}
+
+void multiply_on_units(Launch& l, const Product& p, const std::optional<Way>& way) {
   const PhysicalDevice& physical = l.physical();
   const MatrixUnit& unit = *physical.matrix_unit(l.type());
   const uint32_t subgroup = physical.unit_subgroup();
-  const auto regions = [&](const Tile& t) { return regions_of(t, unit, t.local / subgroup); };
-  const Tile* tile = kUnitTiles;
-  while (tile + 1 != std::end(kUnitTiles) &&
-         (has_few(physical, *tile, p) || tile->local > physical.max_invocations ||
-          shared_bytes(*tile, unit, regions(*tile)) > physical.max_shared_bytes)) {
-    ++tile;
-  }
-  const Regions r = regions(*tile);
+  const Tile* const tile = way ? &kUnitTiles[way->size] : &choose_unit_tile(physical, unit, p);
+  const Regions r = regions_of(physical, *tile, unit);
   const bool c_is_aligned = p.n % 4 == 0 && p.c % 8 == 0;
   const uint32_t layout = aligned_rows(p, 8) | (c_is_aligned ? 4u : 0u) |
                           (p.transpose_a ? 0u : 8u) | (p.transpose_b ? 16u : 0u);
@@ -225,25 +262,95 @@ void multiply_on_units(Launch& l, const Product& p) {
 
 // The most rows for matvec.comp. With more rows, tiles are faster. On software devices it saves
 // only the conversion of the weights to f32.
-int64_t few_rows(const Launch& l) {
-  const bool converts = l.is_encoded(1) || l.type() != DType::f32;
-  return !l.physical().uses_cpu_kernels() ? 8 : converts ? 1 : 0;
+template <class Node>
+int64_t few_rows(const PhysicalDevice& physical, const Node& node) {
+  const bool converts = !node.inputs[1].encoding.is_plain() || node.type != DType::f32;
+  return !physical.uses_cpu_kernels() ? 8 : converts ? 1 : 0;
 }
 
-// True if matvec.comp can compute the product: it reads the weights once, in their dtype.
-bool has_few_rows(const Launch& l, const MatrixProduct& p) {
-  const auto is_aligned = [&](VkDeviceAddress address) { return address % 16 == 0; };
-  const bool b_fits = l.is_encoded(1) || (l.in_type(1) == l.type() && is_aligned(l.in(1)));
-  const bool bias_fits = l.inputs() < 3 || l.in_type(2) == l.type();
-  return p.m <= few_rows(l) && p.batch.elements() == 1 && !p.transpose_a && p.transpose_b &&
-         p.k > 0 && p.k % 8 == 0 && !l.is_encoded(0) && l.in_type(0) == l.type() &&
-         l.out_type(0) == l.type() && is_aligned(l.in(0)) && b_fits && bias_fits;
+// True if matvec.comp can compute the product, if rows are aligned: it reads the weights once, in
+// their dtype.
+template <class Node>
+bool has_few_rows(const PhysicalDevice& physical, const Node& node, const MatrixProduct& p) {
+  const auto is_own = [&](const device::Operand& o) {
+    return o.encoding.is_plain() && o.dtype == node.type;
+  };
+  const bool b_fits = !node.inputs[1].encoding.is_plain() || is_own(node.inputs[1]);
+  const bool bias_fits = node.inputs.size() < 3 || node.inputs[2].dtype == node.type;
+  return p.m <= few_rows(physical, node) && p.batch.elements() == 1 && !p.transpose_a &&
+         p.transpose_b && p.k > 0 && p.k % 8 == 0 && is_own(node.inputs[0]) &&
+         node.outputs[0].dtype == node.type && b_fits && bias_fits;
 }
 
-void multiply_few_rows(Launch& l, const MatrixProduct& p) {
+bool has_aligned_rows(const Launch& l) {
+  const auto is_aligned = [&](size_t i) { return l.is_encoded(i) || l.in(i) % 16 == 0; };
+  return is_aligned(0) && is_aligned(1);
+}
+
+// Columns of C per workgroup of matvec.comp: every row of A costs as many registers.
+constexpr uint32_t kColumns[] = {1, 2, 4, 8};
+constexpr int64_t kMostSums = 16;  // of an invocation
+// More decoders per invocation take long to compile.
+constexpr uint32_t kMostCodeColumns = 4;
+
+// The ways to compute a product. They depend on no address, so that a query can count them.
+template <class Node>
+std::vector<Way> ways_of(const PhysicalDevice& physical, const Node& node) {
+  std::vector<Way> ways;
+  MatrixProduct p = matrix_product_of(node);
+  if (p.is_empty()) {
+    return ways;
+  }
+  p.join_rows();
+  if (has_few_rows(physical, node, p)) {
+    for (const uint32_t columns : kColumns) {
+      if (columns * p.m <= kMostSums &&
+          (columns <= kMostCodeColumns || node.inputs[1].encoding.is_plain())) {
+        ways.push_back({Way::Kind::few_rows, columns});
+      }
+    }
+  }
+  if (runs_on_units(physical, node)) {
+    for (uint32_t i = 0; i < std::size(kUnitTiles); ++i) {
+      if (fits(physical, kUnitTiles[i], *physical.matrix_unit(node.type))) {
+        ways.push_back({Way::Kind::units, i});
+      }
+    }
+  }
+  if (physical.prefers_lanes()) {
+    for (const uint32_t rows : kLaneRows) {
+      ways.push_back({Way::Kind::lanes, rows});
+    }
+    return ways;
+  }
+  for (uint32_t i = 0; i < std::size(kTiles); ++i) {
+    if (fits(physical, kTiles[i])) {
+      ways.push_back({Way::Kind::tile, i});
+    }
+  }
+  return ways;
+}
+
+uint32_t candidates(const NodeView& v) {
+  return static_cast<uint32_t>(ways_of(v.physical, v.query).size());
+}
+
+// The way of the candidate of the record. Empty: the tables choose.
+std::optional<Way> way_of(const Launch& l) {
+  if (l.candidate() == device::kNoCandidate) {
+    return {};
+  }
+  const std::vector<Way> ways = ways_of(l.physical(), l.record());
+  const bool is_there = l.candidate() < ways.size() &&
+                        (ways[l.candidate()].kind != Way::Kind::few_rows || has_aligned_rows(l));
+  return is_there ? std::optional(ways[l.candidate()]) : std::nullopt;
+}
+
+bool is(const std::optional<Way>& way, Way::Kind kind) { return !way || way->kind == kind; }
+
+void multiply_few_rows(Launch& l, const MatrixProduct& p, const std::optional<Way>& way) {
   const auto n = static_cast<uint64_t>(p.n);
-  // Columns of C per workgroup: every row of A costs as many registers.
-  const uint32_t per = p.m <= 4 ? 4 : 2;
+  const uint32_t per = way ? way->size : p.m <= 4 ? 4 : 2;
   Grid grid;
   grid.local = l.physical().uses_cpu_kernels() ? l.lanes() : std::max(l.lanes(), 128u);
   grid.groups = (n + per - 1) / per;
@@ -274,8 +381,10 @@ void product(Launch& l) {
     return;
   }
   p.join_rows();
-  if (has_few_rows(l, p)) {
-    multiply_few_rows(l, p);
+  const std::optional<Way> way = way_of(l);
+  if (is(way, Way::Kind::few_rows) && has_few_rows(l.physical(), l.record(), p) &&
+      has_aligned_rows(l)) {
+    multiply_few_rows(l, p, way);
     return;
   }
   const auto set = [&](const auto& from) {
@@ -288,9 +397,9 @@ void product(Launch& l) {
           p.c;  // empty operands may be at the end of a buffer; the result of their loads is unused
     }
   };
-  if (runs_on_units(l.physical(), l.record())) {
+  if (is(way, Way::Kind::units) && runs_on_units(l.physical(), l.record())) {
     set(l);
-    multiply_on_units(l, p);
+    multiply_on_units(l, p, way);
     return;
   }
   Wide wide(l);
@@ -301,19 +410,27 @@ void product(Launch& l) {
       p.format = l.code_format(side, l.is_encoded(0) ? 0 : 1);
     }
   }
-  multiply(l, p);
+  multiply(l, p, way);
   wide.finish();
 }
 
+// Matrix units read operands in their dtype. Other kernels convert them to f32.
 uint64_t workspace(const NodeView& v) {
-  return runs_on_units(v.physical, v.query) ? 0 : Wide::bytes(v);
+  if (runs_on_units(v.physical, v.query)) {
+    const std::vector<Way> ways = ways_of(v.physical, v.query);
+    const uint32_t i = v.query.candidate;
+    if (i >= ways.size() || ways[i].kind != Way::Kind::tile) {
+      return 0;
+    }
+  }
+  return Wide::bytes(v);
 }
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(mat_mul, .launch = product, .workspace = workspace, .refusal = refusal,
-                          .encoded = 0b11);
-BOWLINE_KERNELS_OF_FLOATS(linear, .launch = product, .workspace = workspace, .refusal = refusal,
-                          .encoded = 0b10);
+BOWLINE_KERNELS_OF_FLOATS(mat_mul, .launch = product, .workspace = workspace,
+                          .candidates = candidates, .refusal = refusal, .encoded = 0b11);
+BOWLINE_KERNELS_OF_FLOATS(linear, .launch = product, .workspace = workspace,
+                          .candidates = candidates, .refusal = refusal, .encoded = 0b10);
 
 }  // namespace bowline::detail::vulkan::matmul_kernels
