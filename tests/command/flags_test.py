@@ -20,6 +20,7 @@ ALWAYS = {
     "verify": "",
     "run": "--batch --seq --entry --input --output --step --quantize --adapter --device --memory-budget",
     "profile": "--batch --seq --entry --train --input --compute --device --memory-budget --steps --trace",
+    "tune": "--batch --seq --dim --entry --train --input --step --compute --device --memory-budget --rounds --show --reset",
     "export": "--strip --out --to --weights --force",
     "quantize": "--out --encoding --pattern --force",
     "tokenize": "--file --lines --null --no-special --plain-special --max-tokens",
@@ -150,6 +151,7 @@ class Flags(harness.Case):
         yield ["bench", "matmul", *null], device, "on device null"
         conform = ["conform", "--suite", "ops", "--filter", "Relu"]
         yield conform, {"--models": [3]}, "they are of the suite random"
+        yield ["conform", "--suite", "ties"], {"--candidates": []}, "by the suite ops"
         yield [*conform, "-o", "json"], {"--failures": [3]}, "holds all failures"
         yield ["conform", "--suite", "gradients", "--filter", "Relu"], {"--device": ["cpu"]}, "run on no device"
 

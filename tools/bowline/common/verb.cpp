@@ -132,6 +132,13 @@ Result<Device> open_device(const DeviceFlags& flags) {
   options.cache_folder = pipeline_cache_folder();
   options.memory_budget = flags.memory_budget;
   Result<Device> device = Device::open(flags.name, options);
+  if (device.ok() && !device.value().info().notice.empty()) {
+    const DeviceInfo& info = device.value().info();
+    print(stderr,
+          "bowline: {} 'bowline tune --device {}' measures again and replaces it; --reset removes "
+          "it.\n",
+          info.notice, info.name);
+  }
   if (device.ok() || device.status().code() == Code::over_budget) {
     return device;
   }
