@@ -90,6 +90,7 @@ class Launch {
   DType in_type(size_t i) const { return record_.inputs[i].dtype; }
   DType out_type(size_t i) const { return record_.outputs[i].dtype; }
   DType type() const { return record_.type; }
+  uint32_t candidate() const { return record_.candidate; }
   template <class T>
   const T* in_as(size_t i) const {
     return reinterpret_cast<const T*>(at(record_.inputs[i]));
@@ -205,6 +206,8 @@ struct Kernel {
   void (*run)(Launch& launch) = nullptr;
   // (optional) Bytes of scratch memory. Default: 0.
   uint64_t (*workspace)(const NodeView& node) = nullptr;
+  // (optional) NodeAnswer::candidates. Default: 0.
+  uint32_t (*candidates)(const NodeView& node) = nullptr;
   // (optional) Returns a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
   // (optional) Bit i: output i may be a gradient. Default: none.

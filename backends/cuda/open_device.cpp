@@ -41,6 +41,15 @@ Result<std::unique_ptr<device::Device>> CudaDevice::open(int index) {
   const std::string problem = apply_variants(&self->traits_);
   BOWLINE_REQUIRE_CODE(problem.empty(), Code::unsupported, "{}", problem);
   self->blas_ = self->traits_.has_library ? Blas::open() : nullptr;
+  cudaDeviceProp properties;
+  BOWLINE_CUDA(cudaGetDeviceProperties(&properties, index), "ask for the name of the GPU");
+  int driver = 0;
+  BOWLINE_CUDA(cudaDriverGetVersion(&driver), "ask for the version of the driver");
+  self->capabilities_.tuning = {
+      format("{} {}, code for sm_{}, {} multiprocessors{}{}", kDeviceName,
+             std::string_view(properties.name), self->traits_.code, self->traits_.processors,
+             self->traits_.variants.empty() ? "" : ", variants ", self->traits_.variants),
+      format("CUDA {}, {}", driver, Blas::description())};
   return std::unique_ptr<device::Device>(std::move(self));
 }
 
@@ -93,6 +102,7 @@ NodeAnswer CudaDevice::query(const NodeQuery& node) const {
   }
   answer.workspace_bytes = kernel->workspace ? kernel->workspace(view) : 0;
   answer.accumulates = kernel->accumulates ? kernel->accumulates(view) : 0;
+  answer.candidates = kernel->candidates ? kernel->candidates(view) : 0;
   return answer;
 }
 

@@ -49,7 +49,10 @@ constexpr Variant kVariants[] = {
 }  // namespace
 
 std::string apply_variants(Traits* traits) {
-  std::string problem = device::apply_variants<Traits>("BOWLINE_CUDA_VARIANT", kVariants, traits);
+  constexpr const char* kVariable = "BOWLINE_CUDA_VARIANT";
+  const char* const variants = std::getenv(kVariable);
+  traits->variants = variants == nullptr ? "" : variants;
+  std::string problem = device::apply_variants<Traits>(kVariable, kVariants, traits);
   const int wanted = traits->wanted_code;
   if (!problem.empty() || wanted == 0) {
     return problem;
@@ -60,7 +63,7 @@ std::string apply_variants(Traits* traits) {
 #else
   // Code for sm_80 and newer lacks the kernels of sm_75.
   if (wanted > traits->code || (wanted < 80 && traits->code >= 80)) {
-    return format("BOWLINE_CUDA_VARIANT names sm_{}, but the GPU runs code for sm_{}.", wanted,
+    return format("{} names sm_{}, but the GPU runs code for sm_{}.", kVariable, wanted,
                   traits->code);
   }
 #endif

@@ -17,6 +17,7 @@
 #include "device/storage.cuh"
 #include "device/tensor_core.cuh"
 #include "device/tensor_product.cuh"
+#include "product_plan.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels {
 namespace {
@@ -357,46 +358,6 @@ Form form_of(const Node& node) {
   return f;
 }
 
-// Bowline's own kernels: the chosen kernel, and the parts of k.
-struct Plan {
-  int tile = 0;
-  unsigned splits = 1;
-  int split = 0;
-};
-
-constexpr int64_t kFill = 128;           // number of blocks that fill a GPU
-constexpr int64_t kSmallestSplit = 512;  // k per part
-constexpr int64_t kMaxSplits = 16;
-constexpr int64_t kMaxWorkspace = int64_t{8} << 20;
-
-int64_t tiles_along(int64_t rows, int tile) { return (rows + tile - 1) / tile; }
-
-Plan plan_of(const BlasProduct& s, const Traits& traits) {
-  const auto blocks = [&](int tile) {
-    return tiles_along(s.m, tile) * tiles_along(s.n, tile) * s.batch;
-  };
-  Plan plan;
-  plan.split = static_cast<int>(s.k);
-  const auto pays = [&](int tile) {  // enough tiles, and at most a quarter of them empty
-    const auto area = [&](int t) { return tiles_along(s.m, t) * tiles_along(s.n, t) * t * t; };
-    return blocks(tile) >= kFill && area(tile) <= area(tile / 2) + area(tile / 2) / 4;
-  };
-  const bool is_forced = traits.tile_columns != 0;
-  plan.tile = is_forced ? std::min(traits.tile_columns, 128) : pays(128) ? 128 : pays(64) ? 64 : 32;
-  const bool many = traits.parts == Parts::many && blocks(plan.tile) <= kBlockCounters;
-  if (many || (traits.parts == Parts::by_shape && plan.tile == 32 && blocks(32) < kFill)) {
-    const int64_t bytes = s.batch * s.m * s.n * 4;
-    const int64_t useful = many ? kMaxSplits : 2 * kFill / blocks(32);
-    const int64_t splits = std::min({useful, s.k / (many ? 4 : kSmallestSplit), kMaxSplits,
-                                     kMaxWorkspace / std::max<int64_t>(bytes, 1)});
-    if (splits > 1) {
-      plan.split = static_cast<int>((s.k + splits - 1) / splits + 3) / 4 * 4;
-      plan.splits = static_cast<unsigned>((s.k + plan.split - 1) / plan.split);
-    }
-  }
-  return plan;
-}
-
 const char* refusal_of(const BlasProduct& s) {
   constexpr int64_t kMax = INT32_MAX - 1024;
   const bool fits =
@@ -424,7 +385,7 @@ void launch_tiles(Launch& l, Product<T> p, int64_t batch) {
 template <class T>
 void multiply(Launch& l, const Form& f) {
   const BlasProduct& s = f.sizes;
-  const Plan plan = plan_of(s, l.traits());
+  const ProductPlan plan = product_plan(s, l.traits(), l.candidate());
   const auto side = [&](size_t i, int64_t rows, bool along_k) {
     const int ld = static_cast<int>(along_k ? s.k : rows);
     const T* const data = l.is_encoded(i) ? nullptr : l.in_as<T>(i);
@@ -506,6 +467,20 @@ bool is_few_rows(const Traits& traits, const device::Operand& a, const MatrixPro
   return traits.has_few_rows && has_few_rows(sizes) && a.encoding.is_plain();
 }
 
+// The candidates are Bowline's own kernels. Without a candidate, the library goes first.
+uint32_t candidates_of(const MatrixProduct& sizes, const Form& f, DType type,
+                       const Traits& traits) {
+  return traits.multiplies(type) ? tensor_product_candidates(sizes, traits)
+                                 : static_cast<uint32_t>(product_plans(f.sizes).size());
+}
+
+uint32_t candidates(const NodeView& v) {
+  const MatrixProduct sizes = sizes_of(v.query);
+  return sizes.is_empty() || is_few_rows(v.traits, v.query.inputs[0], sizes)
+             ? 0
+             : candidates_of(sizes, form_of(v.query), v.query.type, v.traits);
+}
+
 template <class T>
 void product(Launch& l) {
   const MatrixProduct sizes = sizes_of(l.record());
@@ -517,7 +492,8 @@ void product(Launch& l) {
     return;
   }
   const Form f = form_of(l.record());
-  if (multiply_with_library<T>(l, f)) {
+  if (l.candidate() >= candidates_of(sizes, f, l.type(), l.traits()) &&
+      multiply_with_library<T>(l, f)) {
     return;
   }
   if constexpr (std::is_same_v<T, float>) {
@@ -546,14 +522,16 @@ uint64_t workspace(const NodeView& v) {
     return few_rows_workspace(sizes, !v.query.inputs[1].encoding.is_plain(), v.traits);
   }
   const Form f = form_of(v.query);
+  const uint32_t candidate = v.query.candidate;
+  const bool is_own = candidate < candidates_of(sizes, f, v.query.type, v.traits);
   uint64_t theirs = 0;
-  if (v.blas != nullptr && f.in_library) {
+  if (!is_own && v.blas != nullptr && f.in_library) {
     theirs = line_bytes(f.sizes) +
              std::max(v.blas->workspace(f.sizes), v.blas->workspace(as_gradient(v, f)));
   }
   const uint64_t own = v.traits.multiplies(v.query.type)
-                           ? tensor_product_workspace(sizes, v.traits)
-                           : parts_bytes(sizes, plan_of(f.sizes, v.traits).splits);
+                           ? tensor_product_workspace(sizes, v.traits, candidate)
+                           : parts_bytes(sizes, product_plan(f.sizes, v.traits, candidate).splits);
   return std::max(own, theirs);
 }
 
@@ -576,11 +554,13 @@ const char* refusal(const NodeView& v) {
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(mat_mul, .run = product<T>, .workspace = workspace, .refusal = refusal,
-                          .accumulates = outputs<0b1>, .encoded = 0b11);
-BOWLINE_KERNELS_OF_FLOATS(linear, .run = product<T>, .workspace = workspace, .refusal = refusal,
-                          .encoded = 0b10);
+BOWLINE_KERNELS_OF_FLOATS(mat_mul, .run = product<T>, .workspace = workspace,
+                          .candidates = candidates, .refusal = refusal, .accumulates = outputs<0b1>,
+                          .encoded = 0b11);
+BOWLINE_KERNELS_OF_FLOATS(linear, .run = product<T>, .workspace = workspace,
+                          .candidates = candidates, .refusal = refusal, .encoded = 0b10);
 BOWLINE_KERNELS_OF_FLOATS(fused_mat_mul, .run = product<T>, .workspace = workspace,
-                          .refusal = refusal, .accumulates = gradients_of_fused, .encoded = 0b10);
+                          .candidates = candidates, .refusal = refusal,
+                          .accumulates = gradients_of_fused, .encoded = 0b10);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels

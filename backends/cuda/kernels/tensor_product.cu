@@ -346,6 +346,7 @@ constexpr TileSize kTiles[] = {{128, 256, 100}, {128, 128, 90}, {64, 64, 60}, {3
 // The tile, and the parts of k.
 struct Plan {
   size_t tile = 0;
+  int64_t wanted = 1;  // parts before their sizes are rounded
   unsigned splits = 1;
   int split = 0;
 };
@@ -371,13 +372,13 @@ int64_t cycles(const MatrixProduct& p, const Traits& traits, const TileSize& til
   return waves * one + (splits == 1 ? 0 : 1000 + written / (10 * traits.processors) + added / 32);
 }
 
-Plan plan_of(const MatrixProduct& p, const Traits& traits) {
+// The plans from which one is chosen.
+std::vector<Plan> plans_of(const MatrixProduct& p, const Traits& traits) {
   constexpr int64_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
   // k per part
   const int64_t smallest = traits.parts == Parts::many ? kPanelDepth : 256;
   constexpr int64_t kMaxWorkspace = int64_t{32} << 20;
-  Plan best;
-  int64_t least = INT64_MAX;
+  std::vector<Plan> plans;
   for (size_t i = 0; i < std::size(kTiles); ++i) {
     if (traits.tile_columns != 0 && traits.tile_columns != kTiles[i].n) {
       continue;
@@ -389,19 +390,28 @@ Plan plan_of(const MatrixProduct& p, const Traits& traits) {
            tiles_of(p, kTiles[i]) > kBlockCounters)) {
         break;
       }
-      const int64_t time =
-          traits.parts == Parts::many ? -splits : cycles(p, traits, kTiles[i], splits);
-      if (time < least) {
-        least = time;
-        const int64_t part = (p.k + splits - 1) / splits;
-        best.tile = i;
-        best.split = static_cast<int>((part + kPanelDepth - 1) / kPanelDepth * kPanelDepth);
-        best.splits = static_cast<unsigned>(
-            std::max<int64_t>(1, (p.k + best.split - 1) / std::max(best.split, 1)));
-      }
+      const int64_t part = (p.k + splits - 1) / splits;
+      Plan& plan = plans.emplace_back();
+      plan.tile = i;
+      plan.wanted = splits;
+      plan.split = static_cast<int>((part + kPanelDepth - 1) / kPanelDepth * kPanelDepth);
+      plan.splits = static_cast<unsigned>(
+          std::max<int64_t>(1, (p.k + plan.split - 1) / std::max(plan.split, 1)));
     }
   }
-  return best;
+  return plans;
+}
+
+// The plan of a candidate, or the fastest plan of the model.
+Plan plan_of(const MatrixProduct& p, const Traits& traits, uint32_t candidate) {
+  const std::vector<Plan> plans = plans_of(p, traits);
+  if (candidate < plans.size()) {
+    return plans[candidate];
+  }
+  return *std::ranges::min_element(plans, {}, [&](const Plan& plan) {
+    return traits.parts == Parts::many ? -plan.wanted
+                                       : cycles(p, traits, kTiles[plan.tile], plan.wanted);
+  });
 }
 
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
@@ -468,7 +478,7 @@ void launch_way(Launch& l, const Product<T>& p, size_t tile, bool along_a, bool 
 
 template <class T>
 void multiply(Launch& l, const MatrixProduct& m) {
-  const Plan plan = plan_of(m, l.traits());
+  const Plan plan = plan_of(m, l.traits(), l.candidate());
   bool strides_of_packs = true;
   for (int axis = 0; axis < m.batch.rank; ++axis) {
     strides_of_packs =
@@ -503,8 +513,13 @@ void multiply(Launch& l, const MatrixProduct& m) {
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-uint64_t tensor_product_workspace(const MatrixProduct& p, const Traits& traits) {
-  return parts_bytes(p, tensor_product_kernels::plan_of(p, traits).splits);
+uint64_t tensor_product_workspace(const MatrixProduct& p, const Traits& traits,
+                                  uint32_t candidate) {
+  return parts_bytes(p, tensor_product_kernels::plan_of(p, traits, candidate).splits);
+}
+
+uint32_t tensor_product_candidates(const MatrixProduct& p, const Traits& traits) {
+  return static_cast<uint32_t>(tensor_product_kernels::plans_of(p, traits).size());
 }
 
 void multiply_on_tensor_cores(Launch& l, const MatrixProduct& p) {
