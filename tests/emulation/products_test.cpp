@@ -1,52 +1,11 @@
 // Bowline's own matrix products on emulated GPUs of several kinds, compared with the reference
 // implementation: every tile, layout and way to load operands, without bank conflicts.
-#include <gtest/gtest.h>
-
-#include "api/internals.h"
-#include "conformance/suite.h"
-#include "platform.h"
+#include "emulated_gpus.h"
 
 namespace bowline::conformance {
 namespace {
 
-struct Gpu {
-  int major;
-  int minor;
-  int processors;  // few of them are filled by few tiles, so the tiles are large
-};
-constexpr Gpu kTuring = {7, 5, 132};
-constexpr Gpu kSmallTuring = {7, 5, 1};
-constexpr Gpu kAmpere = {8, 0, 132};
-constexpr Gpu kSmallAmpere = {8, 0, 1};
-
-class TensorProducts : public testing::Test {
- protected:
-  void SetUp() override { cuda_emu::restart(); }
-  void TearDown() override { cuda_emu::restart(); }
-
-  // Runs the cases of the lines. They have the form of tests/ops/mat_mul.cases.
-  static void compare_all(const Gpu& gpu, Op op, const char* lines,
-                          const Placement& placement = Placement()) {
-    cuda_emu::machine().major = gpu.major;
-    cuda_emu::machine().minor = gpu.minor;
-    cuda_emu::machine().processors = gpu.processors;
-    Result<Device> device = Device::open("cuda-emu:0");
-    ASSERT_TRUE(device.ok()) << device.status().message();
-    Bench bench(Internals::open(device.value()));
-    const Result<std::vector<Case>> cases = parse_cases(op, "products_test.cpp", lines);
-    ASSERT_TRUE(cases.ok()) << cases.status().message();
-    for (const Case& c : cases.value()) {
-      const auto inputs = draw_inputs(c, 0);
-      ASSERT_TRUE(inputs.ok()) << inputs.status().message();
-      const auto expected = run_oracle(op_def(op).oracle, op, c.attributes, inputs.value(), c.step);
-      ASSERT_TRUE(expected.ok()) << expected.status().message();
-      const auto observed = bench.run(c, inputs.value(), expected.value(), placement);
-      ASSERT_TRUE(observed.ok()) << c.text << ": " << observed.status().message();
-      const Verdict verdict = compare(c, expected.value(), nullptr, observed.value());
-      EXPECT_EQ(verdict.problem, "") << c.text;
-    }
-  }
-};
+class TensorProducts : public OnEmulatedGpus {};
 
 // Lines of whole packs: asynchronous copies to every tile. Results end inside tiles.
 TEST_F(TensorProducts, LargeTilesOfEveryLayout) {

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks that sources do not contain what the rules of their folder forbid.
 
-CUDA kernels: shared memory is declared as `__shared__ Shared<T> name;`, so that the emulation can
-check it. No kernel uses atomics, because their order changes from run to run. Only atomicInc is
-allowed, which counts: device/last_block.cuh says why results do not depend on its order. `asm` is
-only in files that the emulation does not compile.
+CUDA kernels: shared memory is declared as `__shared__ Shared<T> name;`, or has a class of such
+members whose name begins with Shared, so that the emulation can check it. No kernel uses atomics,
+because their order changes from run to run. Only atomicInc is allowed, which counts:
+device/last_block.cuh says why results do not depend on its order. `asm` is only in files that the
+emulation does not compile.
 
 Layers of runtime/: api, plan and device name no operator. A special case is a property in the
 definition of the operator (ops/op.h). graph names only operators that seed, weight, sum and store
@@ -38,7 +39,7 @@ PRINTS = (r"fmt::v?print\b|\bv?f?printf\s*\(|\bf?put[cs]\s*\(|\bputchar\s*\(|\bp
 OPERATOR = r"(?<=\bOp::)(?!(?:Invalid%s)\b)\w+"
 NAMES = "names the operator {}"
 RULES = (
-    Rule(KERNELS, r"__shared__\s+(?!Shared<)", "declares shared memory without Shared<T>, which the emulation cannot check",
+    Rule(KERNELS, r"__shared__\s+(?!Shared\w*<)", "declares shared memory without Shared<T>, which the emulation cannot check",
          "\n__shared__ float tile[4];", "__shared__ Shared<float[4]> right;"),
     Rule(KERNELS, r"\batomic(?!Inc\()\w+\s*\(", "uses an atomic, whose order changes from run to run", "atomicAdd(&sum, x);",
          "atomicInc(&count, most);  // atomicAdd(&sum, x);"),

@@ -12,6 +12,7 @@
 #include "core/products.h"
 #include "device/codes.cuh"
 #include "device/elements.cuh"
+#include "device/f32_tiles.cuh"
 #include "device/matrix_vector.cuh"
 #include "device/splits.cuh"
 #include "device/storage.cuh"
@@ -44,25 +45,6 @@ struct Product {
   int split;  // k per part
 };
 
-// The division of a product.
-//
-// A block computes kTile x kTile results, and a thread kEach x kEach of them. The block has kTeams
-// teams of threads. Each team covers all results but only every kTeams-th step of k; the sums of
-// the teams are added at the end. In one step, every thread loads one patch of 4 x 4 elements.
-template <int kTile, int kEach, int kTeams>
-struct Tiling {
-  static constexpr int kSize = kTile;
-  static constexpr int kAcross = kTile / kEach;  // threads along a side
-  static constexpr int kTeam = kAcross * kAcross;
-  static constexpr int kThreads = kTeam * kTeams;
-  static constexpr int kStep = 8 * kTeam / kTile;
-  static constexpr int kQuads = kTile / 4;  // groups of 4 rows
-  static constexpr int kQuadsEach = kEach / 4;
-  static constexpr int kSideSize = kStep * kQuads;  // float4 in shared memory
-  static constexpr int kTeamSize = 2 * kSideSize;
-  static constexpr int kBuffer = kTeams * kTeamSize;
-};
-
 // 4 x 4 elements on their way from global to shared memory, as contiguous lines.
 struct Patch {
   float v[4][4];
@@ -90,40 +72,6 @@ struct Patch {
   __device__ float4 column(int j) const { return make_float4(v[0][j], v[1][j], v[2][j], v[3][j]); }
 };
 
-template <int kQuadsEach>
-struct Fragment {
-  float v[4 * kQuadsEach];
-  __device__ void set(int quad, float4 x) {
-    v[4 * quad] = x.x;
-    v[4 * quad + 1] = x.y;
-    v[4 * quad + 2] = x.z;
-    v[4 * quad + 3] = x.w;
-  }
-};
-
-// Adds the sums of the other teams to those of the first.
-template <class T, class Memory, int kEach>
-__device__ void add_teams(Memory& shared, float (&sum)[kEach][kEach], int team, int thread) {
-  constexpr int kTeams = T::kThreads / T::kTeam;
-  constexpr int kSums = kEach * T::kQuadsEach;  // float4 per thread
-  static_assert((kTeams - 1) * T::kTeam * kSums <= 2 * T::kBuffer);
-  for (int s = 0; s < kSums && team > 0; ++s) {
-    const float* at = sum[s / T::kQuadsEach] + s % T::kQuadsEach * 4;
-    shared[((team - 1) * kSums + s) * T::kTeam + thread] = make_float4(at[0], at[1], at[2], at[3]);
-  }
-  __syncthreads();
-  for (int other = 0; other < kTeams - 1 && team == 0; ++other) {
-    for (int s = 0; s < kSums; ++s) {
-      const float4 more = shared[(other * kSums + s) * T::kTeam + thread];
-      float* at = sum[s / T::kQuadsEach] + s % T::kQuadsEach * 4;
-      at[0] += more.x;
-      at[1] += more.y;
-      at[2] += more.z;
-      at[3] += more.w;
-    }
-  }
-}
-
 template <class T>
 __device__ TilePlace place_of_block(const Product<T>& p, unsigned block) {
   const unsigned of_matrix = p.tiles[0] * p.tiles[1];
@@ -134,52 +82,6 @@ __device__ TilePlace place_of_block(const Product<T>& p, unsigned block) {
           static_cast<int>(rest % p.results.splits),
           batch,
           batch * of_matrix + tile};
-}
-
-// Writes the sums of a thread, whose first groups of rows and columns in the tile are `mine`.
-template <class T, class S, int kEach>
-__device__ void write_tile(const SplitResults<S>& results, const float (&sum)[kEach][kEach],
-                           const TilePlace& place, const int (&mine)[2]) {
-  BOWLINE_UNROLL
-  for (int q = 0; q < T::kQuadsEach; ++q) {
-    const int column = place.tile[1] * T::kSize + 4 * (mine[1] + q * T::kAcross);
-    BOWLINE_UNROLL
-    for (int i = 0; i < kEach; ++i) {
-      const int row = place.tile[0] * T::kSize + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
-      if (row < results.sizes[0] && column < results.sizes[1]) {
-        float v[4] = {sum[i][4 * q], sum[i][4 * q + 1], sum[i][4 * q + 2], sum[i][4 * q + 3]};
-        results.put(place, row, column, v);
-      }
-    }
-  }
-}
-
-// Multiplies the panels of a team, from `at` on. The first groups of rows and columns of the thread
-// are `mine`.
-template <class T, class Memory, int kEach>
-__device__ void multiply_step(Memory& shared, int at, const int (&mine)[2],
-                              float (&sum)[kEach][kEach]) {
-  BOWLINE_KEEP_LOOP
-  for (int quad = 0; quad < T::kStep / 2; ++quad) {
-    BOWLINE_UNROLL
-    for (int k = 2 * quad; k < 2 * quad + 2; ++k) {
-      Fragment<T::kQuadsEach> a;
-      Fragment<T::kQuadsEach> b;
-      BOWLINE_UNROLL
-      for (int q = 0; q < T::kQuadsEach; ++q) {
-        const int from = at + k * T::kQuads;
-        a.set(q, shared[from + ((mine[0] + q * T::kAcross) ^ quad / 2)]);
-        b.set(q, shared[from + T::kSideSize + ((mine[1] + q * T::kAcross) ^ quad / 2)]);
-      }
-      BOWLINE_UNROLL
-      for (int i = 0; i < kEach; ++i) {
-        BOWLINE_UNROLL
-        for (int j = 0; j < kEach; ++j) {
-          sum[i][j] += a.v[i] * b.v[j];
-        }
-      }
-    }
-  }
 }
 
 // The sum of a line of an operand over the steps of k in the panels of all teams, from `at` on.
@@ -199,7 +101,7 @@ __device__ float sum_of_line(const Memory& shared, int at, int operand, int line
 // kCodes: an operand may be quantized.
 template <class S, int kTile, int kEach, int kTeams, bool kCodes>
 __device__ void multiply_tile(const Product<S>& p) {
-  using T = Tiling<kTile, kEach, kTeams>;
+  using T = F32Tiling<kTile, kEach, kTeams>;
   // [2 buffers][team][side][k][group of 4 rows]. The groups of a row are permuted by k, so that the
   // threads that write one column of patches use different banks.
   __shared__ Shared<float4[2 * T::kBuffer]> shared;
@@ -251,11 +153,7 @@ __device__ void multiply_tile(const Product<S>& p) {
     }
   };
 
-  // A warp computes 4 x 8 groups of results.
-  const int warp = thread / 32;
-  const int lane = thread % 32;
-  const int mine[2] = {warp / (T::kAcross / 8) * 4 + lane / 8,
-                       warp % (T::kAcross / 8) * 8 + lane % 8};
+  const int mine[2] = {T::first_row(thread), T::first_column(thread)};
   float sum[kEach][kEach];
   for (int i = 0; i < kEach; ++i) {
     for (int j = 0; j < kEach; ++j) {
@@ -304,7 +202,7 @@ __device__ void multiply_tile(const Product<S>& p) {
 
 // Two blocks per SM leave too few registers for the conversion of operands.
 template <class S, int kTile, int kEach, int kTeams, bool kCodes>
-__global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads,
+__global__ void __launch_bounds__(F32Tiling<kTile, kEach, kTeams>::kThreads,
                                   kCodes || !std::is_same_v<S, float> ? 1 : 2)
     product_kernel(Product<S> p) {
   if constexpr (std::is_same_v<S, float> || kFor75) {
@@ -378,7 +276,7 @@ void launch_tiles(Launch& l, Product<T> p, int64_t batch) {
   l.launch("product",
            codes ? product_kernel<T, kTile, kEach, kTeams, true>
                  : product_kernel<T, kTile, kEach, kTeams, false>,
-           blocks, Tiling<kTile, kEach, kTeams>::kThreads, p);
+           blocks, F32Tiling<kTile, kEach, kTeams>::kThreads, p);
 }
 
 // Multiplies operands of dtype T, or quantized ones, in f32.
