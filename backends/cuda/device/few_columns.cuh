@@ -168,39 +168,40 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 3)
     }
   }
   add_threads<P>(totals, sums);
-  // Calls f(row of a, column of the part, sum) for the results of the tile.
+  // Result i of the tile, from the warps of this block.
+  const auto total = [&](int i) {
+    float sum = totals[0][i / T::kColumns][i % T::kColumns];
+    for (int other = 1; other < kWarps; ++other) {
+      sum += totals[other][i / T::kColumns][i % T::kColumns];
+    }
+    return sum;
+  };
+  // Calls f(i, row of a, column of the part) for the results of the tile.
   const auto for_results = [&](auto&& f) {
     for (int i = thread; i < kRows * T::kColumns; i += kThreads) {
       const int r = row + i / T::kColumns;
       const int c = tile * T::kColumns + i % T::kColumns;
       if (r < p.m && c < n) {
-        f(r, c, i);
+        f(i, r, c);
       }
     }
   };
   const auto partial_at = [&](unsigned split, int r, int c) {
     return (int64_t{split} * p.m + r) * p.n + skipped + c;
   };
-  for_results([&](int r, int c, int i) {
-    float sum = totals[0][i / T::kColumns][i % T::kColumns];
-    for (int other = 1; other < kWarps; ++other) {
-      sum += totals[other][i / T::kColumns][i % T::kColumns];
+  if (s.splits > 1) {
+    for_results([&](int i, int r, int c) { s.sums[partial_at(blockIdx.z, r, c)] = total(i); });
+    if (!arrives_last(s.counters + blockIdx.y * gridDim.x + blockIdx.x, s.splits)) {
+      return;
     }
-    if (s.splits > 1) {
-      s.sums[partial_at(blockIdx.z, r, c)] = sum;
-    } else {
-      put_sum(p, r, {part, c}, sum, 0);
-    }
-  });
-  if (s.splits > 1 && arrives_last(s.counters + blockIdx.y * gridDim.x + blockIdx.x, s.splits)) {
-    for_results([&](int r, int c, int) {
-      float sum = 0;
-      for (unsigned split = 0; split < s.splits; ++split) {
-        sum += s.sums[partial_at(split, r, c)];
-      }
-      put_sum(p, r, {part, c}, sum, 0);
-    });
   }
+  for_results([&](int i, int r, int c) {
+    float sum = 0;
+    for (unsigned split = 0; split < s.splits && s.splits > 1; ++split) {
+      sum += s.sums[partial_at(split, r, c)];
+    }
+    put_sum(p, r, {part, c}, s.splits > 1 ? sum : total(i), 0);
+  });
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matrix_vector_kernels
