@@ -32,7 +32,9 @@ struct Rows {
 class NormFusion : public testing::Test {
  protected:
   // Builds a graph, compares its results on cuda-emu and the CPU, and returns its listing.
-  static std::string listing_of(int64_t rows, const std::function<void(Rows&)>& build) {
+  static std::string listing_of(
+      int64_t rows, const std::function<void(Rows&)>& build,
+      const std::function<void(Model&)>& quantize_some = [](Model&) {}) {
     Floats results[2];
     std::string listing;
     for (const char* const name : {"cpu", "cuda-emu:0"}) {
@@ -41,6 +43,7 @@ class NormFusion : public testing::Test {
       build(r);
       EXPECT_OK(r.g.finish());
       EXPECT_OK(r.model.materialize(3));
+      quantize_some(r.model);
       EXPECT_OK(r.model.to(device));
       Session session = must(Session::create(r.model, device, "forward", {}));
       results[name == std::string("cpu") ? 0 : 1] = run(session, rows);
@@ -126,6 +129,37 @@ TEST_F(NormFusion, WithASplit) {
   });
   EXPECT_TRUE(has(listing, "FusedNormMatMul")) << listing;
   EXPECT_FALSE(has(listing, "Split")) << listing;
+}
+
+// Weights that are stored in different ways take a launch each.
+TEST_F(NormFusion, WithWeightsOfDifferentEncodings) {
+  const auto quantize_some = [](Model& m) {
+    must(quantize(m, "int8 block row", "q"));
+    must(quantize(m, "int4 block 8", "v"));
+  };
+  for (const bool transposed : {false, true}) {
+    const std::string listing = listing_of(
+        2,
+        [&](Rows& r) {
+          const Value h = r.layer_norm();
+          for (const char* const name : {"q", "k", "v"}) {
+            const Dims shape = transposed ? Dims{24, kWidth} : Dims{kWidth, 24};
+            r.output(r.g.op("MatMul", {h, r.weight(name, shape)}, {{"transpose_b", transposed}}));
+          }
+        },
+        quantize_some);
+    EXPECT_TRUE(has(listing, "FusedNormMatMul")) << listing;
+    EXPECT_FALSE(has(listing, "LayerNorm")) << listing;
+  }
+  const std::string gated = listing_of(
+      2,
+      [](Rows& r) {
+        const Value h = r.norm();
+        const Value q = r.linear(h, "q", 24), v = r.linear(h, "v", 24);
+        r.output(r.g.op("Mul", {r.g.op("Silu", {q}), v}));
+      },
+      quantize_some);
+  EXPECT_TRUE(has(gated, "FusedNormMatMul") && has(gated, "Mul")) << gated;
 }
 
 TEST_F(NormFusion, NotOfANormWithOtherReaders) {
