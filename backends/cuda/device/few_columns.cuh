@@ -88,7 +88,7 @@ __device__ void add_threads(Memory& totals, const float (&sums)[kRows][P::kValue
 }
 
 template <class P, int kRows>
-__global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 3)
+__global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 2)
     columns_kernel(Operands p, ColumnParts s) {
   using T = ColumnTiling<P>;
   __shared__ Shared<float[kRows][kStaged]> a;
