@@ -33,7 +33,7 @@ struct Traits {
   int processors = 0;  // multiprocessors
 
   // For tests (variant.h).
-  std::string_view variants;  // that were applied
+  std::string_view variants = {};  // that were applied
   int wanted_code = 0;        // 0: any
   bool has_library = true;
   bool has_async_copies = true;

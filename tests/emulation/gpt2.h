@@ -99,11 +99,11 @@ struct Gpt2 {
     const Value at = g.input("positions", DType::i32, {1});
     const Attend attend = [&](GraphBuilder& b, Value q, Value k, Value v) {
       const auto cached = [&](const ParameterList& list, Value rows) {
-        const GraphDim head = s.width / s.heads;
-        const Value flat = b.op("Reshape", {rows}, {{"dims", {1, s.heads, head}}});
+        const GraphDim size = s.width / s.heads;
+        const Value flat = b.op("Reshape", {rows}, {{"dims", {1, s.heads, size}}});
         const Value all = b.op("WriteRows", {b.parameter(list), flat}, {{"axis", 0}});
         const Value some = b.op("Slice", {all}, {{"axis", 0}, {"length", "kv_length"}});
-        return b.op("Reshape", {some}, {{"dims", {1, "kv_length", s.heads, head}}});
+        return b.op("Reshape", {some}, {{"dims", {1, "kv_length", s.heads, size}}});
       };
       const Value written = cached(keys, k);
       return b.op("Attention", {q, written, cached(values, v)}, {{"causal", 1}});
