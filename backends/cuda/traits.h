@@ -34,7 +34,7 @@ struct Traits {
 
   // For tests (variant.h).
   std::string_view variants = {};  // that were applied
-  int wanted_code = 0;        // 0: any
+  int wanted_code = 0;             // 0: any
   bool has_library = true;
   bool has_async_copies = true;
   bool has_few_rows = true;

@@ -26,6 +26,7 @@ struct TuneProgress {
   uint32_t total = 0;
 };
 
+/// How tune() measures.
 struct TuneOptions {
   int rounds = 5;  ///< Measured runs per candidate, after one run to warm up. The fastest counts.
   /// A candidate must be faster than the choice of the device by this fraction to replace it.
@@ -45,6 +46,7 @@ struct TunedNodes {
   double ns = 0;            ///< Nanoseconds of one node with `candidate`.
 };
 
+/// What tune() measured, or what a tuning file holds.
 struct TuneReport {
   std::string path;  ///< The tuning file.
   std::vector<TunedNodes> nodes;

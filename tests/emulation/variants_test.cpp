@@ -110,8 +110,8 @@ TEST_F(CudaVariants, TheKernelOfAttentionIsForced) {
   EXPECT_NE(few, tiles);
   EXPECT_EQ(launch_of("many_parts", Op::Attention, kAttention).name, "attention join");
   constexpr const char* kDecoding = "| [1,1,2,16] [1,700,2,16] [1,700,2,16] | | dtype=f16";
-  EXPECT_EQ(launch_of("", Op::Attention, kDecoding).name, "attention join");
-  EXPECT_EQ(launch_of("one_part", Op::Attention, kDecoding).name, "attention");
+  EXPECT_GT(launch_of("", Op::Attention, kDecoding).blocks,
+            launch_of("one_part", Op::Attention, kDecoding).blocks);
 }
 
 TEST_F(CudaVariants, AnUnknownNameIsRefused) {

@@ -150,7 +150,7 @@ void add_flags(CLI::App& app, Context& context) {
       ->delimiter(',');
   app.add_option("--device", o->devices, "Devices to check; repeatable [all usable ones]")
       ->type_name("NAME");
-  app.add_option("--variant", o->variant, "Kernels of Vulkan (gpu, plain, ...) or CUDA (own, ...)")
+  app.add_option("--variant", o->variant, "Kernels: gpu (Vulkan), own (CUDA), ...")
       ->type_name("NAMES");
   app.add_flag("--candidates", o->run.candidates,
                "Also run all kernels that 'bowline tune' measures");
