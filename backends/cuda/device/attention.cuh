@@ -110,7 +110,7 @@ struct Mask {
   const uint8_t* shown;    // [batch, keys]: 0 hides the key
   const int32_t* lengths;  // [batch]: keys before this length are visible
 
-  __device__ bool any() const {
+  __host__ __device__ bool any() const {
     return added.data != nullptr || shown != nullptr || lengths != nullptr;
   }
 };
@@ -285,11 +285,11 @@ struct Problem {
 struct Place {
   int first;
   int head;
-  int64_t batch;
+  int batch;
   __device__ Place(unsigned tiles, int own, int heads)
       : first(static_cast<int>(tiles - 1 - blockIdx.x % tiles) * own),
         head(static_cast<int>(blockIdx.x / tiles % static_cast<unsigned>(heads))),
-        batch(blockIdx.x / tiles / static_cast<unsigned>(heads)) {}
+        batch(static_cast<int>(blockIdx.x / tiles / static_cast<unsigned>(heads))) {}
 };
 
 inline const char* refusal(const NodeView& node) {

@@ -20,9 +20,51 @@ constexpr int kMmaBlocks = 2;  // of an SM, at least, so the compiler may use al
 // heads have two blocks per tile.
 constexpr int kMostColumns = 128;
 
+// Two tiles of 16 rows per warp read half as often from shared memory. The sums of larger heads
+// leave no registers for them.
+template <int kPadded>
+constexpr int kPlainRowTiles = kPadded <= 64 ? 2 : 1;
+// Plain problems have no mask, no soft-cap and no slow copies: most of training and of prompts.
+// Their kernels have a loop without branches, over the tiles in which every query sees every key.
+// Blocks of more rows must still fill the GPU.
+template <int kRowTiles>
+bool is_plain(const Problem& p, unsigned blocks, const Traits& traits) {
+  return p.eight && !p.mask.any() && p.softcap == 0 && p.scale > 0 &&
+         (kRowTiles == 1 || std::cmp_greater_equal(blocks, traits.processors));
+}
+// The same problem. What kPlain promises are constants.
+template <bool kPlain>
+__device__ Problem promised(Problem p) {
+  if (kPlain) {
+    p.eight = true;
+    p.mask = {};
+    p.softcap = 0;
+  }
+  return p;
+}
+
+// Rows from `begin` to `end`, in whole tiles.
+struct Whole {
+  int begin;
+  int end;
+};
+// The keys before `end` that all queries [query, query + kQueries) see.
+template <int kQueries, int kKeys>
+__device__ Whole whole_keys(const Problem& p, int query, int end) {
+  const int last = query + kQueries - 1;
+  return {(p.first_key(last) + kKeys - 1) / kKeys * kKeys,
+          last < p.live_queries ? min(p.seen(query), end) / kKeys * kKeys : 0};
+}
+
 // The index of the thread. What a part of a loop derives from it is computed there, and does not
 // fill registers throughout the loop.
 __device__ inline int fresh_thread() { return opaque(static_cast<int>(threadIdx.x)); }
+
+// The first column that a block sums up, in steps of 16, from the index of the block.
+template <int kPadded, int kColumns>
+__device__ int first_step_of(unsigned block) {
+  return kColumns == kPadded ? 0 : static_cast<int>(block) * kColumns / 16;
+}
 
 // Position of a thread in fragments.
 struct Lane {
@@ -56,15 +98,28 @@ struct Tile {
     return pack ^ (kPacks >= 8 ? row % 8 : row / 2 % 4);
   }
   __device__ static int index(int row, int pack) { return row * kPacks + permuted(row, pack); }
-  // Starts copies of rows [first, first + kRows). Rows that are hidden or outside become 0.
-  template <int kRows>
+  // Starts copies of rows [first, first + kRows). Rows that are hidden or outside become 0. kPlain:
+  // the rows are those of a plain problem.
+  template <int kRows, bool kPlain>
   __device__ void copy(const Rows& rows, int first) const {
     constexpr int kStep = kMmaThreads / kPacks;
-    const int thread = fresh_thread();
+    const int thread = kPlain ? static_cast<int>(threadIdx.x) : fresh_thread();
     const int pack = thread % kPacks;
     const int mine = thread / kPacks;
     const bool inside = 8 * pack < rows.dim;
     const T* const data = static_cast<const T*>(rows.from.data);
+    if (kPlain) {
+      const T* from = data + rows.at(first + mine, 8 * pack);
+      const int count = inside ? rows.count - first - mine : 0;
+      BOWLINE_UNROLL
+      for (int row = 0; row < kRows; row += kStep) {
+        // The permutation repeats after 8 rows.
+        const int to = kStep % 8 == 0 ? index(mine, pack) + row * kPacks : index(mine + row, pack);
+        copy_async(packs, to, from, row < count ? 16 : 0);
+        from += int64_t{kStep} * rows.step * rows.dim;
+      }
+      return;
+    }
     if (rows.eight) {
       const T* from = data + rows.at(first + mine, 8 * pack);
       BOWLINE_ROLL
@@ -87,6 +142,8 @@ struct Tile {
       packs.store(index(row, pack), pack_of<T>(x));
     }
   }
+  // The rows from `row` on, a multiple of 8.
+  __device__ Tile from(int row) const { return {packs.from(row * kPacks)}; }
   // Rows [row, row + 16), columns [16 step, 16 step + 16). `row` is a multiple of 8.
   __device__ Left left(const Lane& l, int row, int step) const {
     Left out;
@@ -167,6 +224,7 @@ struct Scale {
   // Nothing to do: the range of bf16 is that of f32.
   template <int kOthers, int kColumns>
   __device__ void fit(Block<kOthers>&, Block<kColumns>&) {}
+  // Removes the scale from weights or sums.
   template <int kColumns>
   __device__ void undo(Block<kColumns>&) const {}
 };
@@ -200,11 +258,10 @@ struct Scale<__half> {
       multiply_row(weights, half, factor[half]);
     }
   }
-  // Removes the scale from the sums.
   template <int kColumns>
-  __device__ void undo(Block<kColumns>& sums) const {
-    multiply_row(sums, 0, 1 / factor[0]);
-    multiply_row(sums, 1, 1 / factor[1]);
+  __device__ void undo(Block<kColumns>& block) const {
+    multiply_row(block, 0, 1 / factor[0]);
+    multiply_row(block, 1, 1 / factor[1]);
   }
 
  private:
@@ -217,6 +274,15 @@ struct Scale<__half> {
     }
   }
 };
+
+template <class T, int kOthers, int kColumns, int kRowTiles>
+__device__ void fit(Scale<T> (&scale)[kRowTiles], Block<kOthers> (&weights)[kRowTiles],
+                    Block<kColumns> (&sums)[kRowTiles]) {
+  BOWLINE_UNROLL
+  for (int t = 0; t < kRowTiles; ++t) {
+    scale[t].fit(weights[t], sums[t]);
+  }
+}
 
 // The place of a Block of scores: its first own row and first other row. kKeys: own rows are keys.
 struct Corner {
@@ -240,9 +306,9 @@ __device__ void for_scores(const Lane& l, const Corner& at, Block<kColumns>& s, 
   }
 }
 
-// Calls f(element of a, element of b) for all elements of this lane.
-template <int kColumns, class F>
-__device__ void for_both(Block<kColumns>& a, Block<kColumns>& b, F&& f) {
+// Calls f(element of a, element of b) for all elements of this lane. B: a Block, or a const Block.
+template <int kColumns, class B, class F>
+__device__ void for_both(Block<kColumns>& a, B& b, F&& f) {
   BOWLINE_UNROLL
   for (int c = 0; c < kColumns; ++c) {
     BOWLINE_UNROLL
@@ -274,19 +340,26 @@ __device__ void hide(const Problem& p, const Corner& at, Block<kColumns>& s) {
   });
 }
 
-// out += own rows [row, row + 16) times the other rows [0, 8 kColumns).
-template <class T, int kPadded, int kColumns>
+// out[t] += own rows [row + 16 t, row + 16 t + 16) times the other rows [0, 8 kColumns).
+template <class T, int kPadded, int kColumns, int kRowTiles>
 __device__ void multiply(const Lane& l, const Tile<T, kPadded>& own, int row,
-                         const Tile<T, kPadded>& others, Block<kColumns>& out) {
+                         const Tile<T, kPadded>& others, Block<kColumns> (&out)[kRowTiles]) {
   BOWLINE_UNROLL
   for (int step = 0; step < kPadded / 16; ++step) {
-    const Left a = own.left(l, row, step);
+    Left a[kRowTiles];
+    BOWLINE_UNROLL
+    for (int t = 0; t < kRowTiles; ++t) {
+      a[t] = own.left(l, row + 16 * t, step);
+    }
     BOWLINE_UNROLL
     for (int c = 0; c < kColumns; c += 2) {
       Right right[2];
       others.right(l, 8 * c, step, right);
-      multiply_add<T>(out.sums[c].x, a.x, right[0].x);
-      multiply_add<T>(out.sums[c + 1].x, a.x, right[1].x);
+      BOWLINE_UNROLL
+      for (int t = 0; t < kRowTiles; ++t) {
+        multiply_add<T>(out[t].sums[c].x, a[t].x, right[0].x);
+        multiply_add<T>(out[t].sums[c + 1].x, a[t].x, right[1].x);
+      }
     }
   }
 }
@@ -311,21 +384,29 @@ __device__ Weights split(const Sums& left, const Sums& right) {
   return out;
 }
 
-// out += weights times columns [16 first_step, ...) of the other rows.
-template <class T, int kPadded, int kOthers, int kColumns>
-__device__ void add_rows(const Lane& l, const Block<kOthers>& weights,
-                         const Tile<T, kPadded>& others, int first_step, Block<kColumns>& out) {
+// out[t] += weights[t] times columns [16 first_step, ...) of the other rows.
+template <class T, int kPadded, int kOthers, int kColumns, int kRowTiles>
+__device__ void add_rows(const Lane& l, const Block<kOthers> (&weights)[kRowTiles],
+                         const Tile<T, kPadded>& others, int first_step,
+                         Block<kColumns> (&out)[kRowTiles]) {
   BOWLINE_UNROLL
   for (int c = 0; c < kOthers; c += 2) {
-    const Weights w = split<T>(weights.sums[c], weights.sums[c + 1]);
+    Weights w[kRowTiles];
+    BOWLINE_UNROLL
+    for (int t = 0; t < kRowTiles; ++t) {
+      w[t] = split<T>(weights[t].sums[c], weights[t].sums[c + 1]);
+    }
     BOWLINE_UNROLL
     for (int step = 0; step < kColumns / 2; ++step) {
       Right right[2];
       others.right_rows(l, 8 * c, first_step + step, right);
-      multiply_add<T>(out.sums[2 * step].x, w.high.x, right[0].x);
-      multiply_add<T>(out.sums[2 * step + 1].x, w.high.x, right[1].x);
-      multiply_add<T>(out.sums[2 * step].x, w.low.x, right[0].x);
-      multiply_add<T>(out.sums[2 * step + 1].x, w.low.x, right[1].x);
+      BOWLINE_UNROLL
+      for (int t = 0; t < kRowTiles; ++t) {
+        multiply_add<T>(out[t].sums[2 * step].x, w[t].high.x, right[0].x);
+        multiply_add<T>(out[t].sums[2 * step + 1].x, w[t].high.x, right[1].x);
+        multiply_add<T>(out[t].sums[2 * step].x, w[t].low.x, right[0].x);
+        multiply_add<T>(out[t].sums[2 * step + 1].x, w[t].low.x, right[1].x);
+      }
     }
   }
 }

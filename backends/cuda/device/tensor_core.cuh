@@ -46,6 +46,9 @@ __device__ uint32_t pair_of(float low, float high) {
 }
 template <class T>
 __device__ float2 floats_of(uint32_t pair) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {  // the upper halves of f32
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000));
+  }
   Some<T, 2> some;
   memcpy(&some, &pair, sizeof(pair));
   return make_float2(read(&some.x[0]), read(&some.x[1]));

@@ -120,56 +120,78 @@ __global__ void __launch_bounds__(kThreads, 3) attention_kernel(Problem p) {
   write<T>(to, p.out, place.first, sums);
 }
 
-template <int kPadded>
+// A warp owns kRowTiles times 16 queries.
+template <int kPadded, int kRowTiles>
 struct MmaTiling {
-  static constexpr int kOwn = 16 * kMmaWarps;
+  static constexpr int kRows = 16 * kRowTiles;
+  static constexpr int kOwn = kRows * kMmaWarps;
   static constexpr int kOthers = kPadded <= 128 ? 64 : 32;
+  static constexpr int kStages = kRowTiles == 2 ? 2 : 1;  // tiles of keys and values in flight
   static constexpr int kColumns = std::min(kPadded, kMostColumns);
   static constexpr int kPacks = kPadded / 8;
-  static constexpr unsigned kShared = 16 * (kOwn + 2 * kOthers) * kPacks + 4 * kOthers;
+  static constexpr unsigned kShared = 16 * (kOwn + 2 * kStages * kOthers) * kPacks + 4 * kOthers;
 };
-
-// Turns products into scores in units of ln 2, up to the returned factor.
-template <int kColumns>
+// Hides scores. Returns the factor that turns them into units of ln 2.
+template <bool kPlain, int kColumns>
 __device__ float score(const Problem& p, const Lane& l, const Corner& at, Block<kColumns>& s) {
-  if (p.scale > 0 && p.sees_all(at.own, at.own + 15, at.other, at.other + 8 * kColumns - 1)) {
-    return p.scale * kLog2E;
+  float factor = p.scale * kLog2E;
+  if (!kPlain && (!(p.scale > 0) || p.softcap != 0 || p.mask.added.data != nullptr)) {
+    if (p.softcap == 0) {
+      for_scores<false>(l, at, s, [&](float& x, int, int) { x *= factor; });
+    } else {
+      for_scores<false>(l, at, s, [&](float& x, int, int) { x = kLog2E * p.capped(p.scale * x); });
+    }
+    factor = 1;
   }
-  if (p.softcap == 0) {
-    for_scores<false>(l, at, s, [&](float& x, int, int) { x *= p.scale * kLog2E; });
-  } else {
-    for_scores<false>(l, at, s, [&](float& x, int, int) { x = kLog2E * p.capped(p.scale * x); });
+  if (!p.sees_all(at.own, at.own + 15, at.other, at.other + 8 * kColumns - 1)) {
+    hide<false>(p, at, s);
   }
-  hide<false>(p, at, s);
-  return 1;
+  return factor;
 }
 
 // Replaces the scores by weights, and scales the sums of a warp to the new maximum of each query.
-template <int kColumns, int kOut>
-__device__ void weigh(float factor, Block<kColumns>& s, Softmax (&softmax)[2], Block<kOut>& out) {
+template <int kColumns, int kOut, int kRowTiles>
+__device__ void weigh(float factor, Block<kColumns> (&s)[kRowTiles],
+                      Softmax (&softmax)[kRowTiles][2], Block<kOut> (&out)[kRowTiles]) {
+  float rescale[kRowTiles][2];
+  bool raised = false;
   BOWLINE_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    float most = -INFINITY;
+  for (int t = 0; t < kRowTiles; ++t) {
     BOWLINE_UNROLL
-    for (int c = 0; c < kColumns; ++c) {
-      most = fmaxf(most, fmaxf(s.sums[c].x[2 * half], s.sums[c].x[2 * half + 1]));
+    for (int half = 0; half < 2; ++half) {
+      float most = -INFINITY;
+      BOWLINE_UNROLL
+      for (int c = 0; c < kColumns; ++c) {
+        most = fmaxf(most, fmaxf(s[t].sums[c].x[2 * half], s[t].sums[c].x[2 * half + 1]));
+      }
+      most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 2));
+      rescale[t][half] = softmax[t][half].raise(fmaxf(softmax[t][half].top, most * factor));
+      raised = raised || rescale[t][half] != 1;
     }
-    most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 2));
-    Softmax& mine = softmax[half];
-    const float rescale = mine.raise(fmaxf(mine.top, most * factor));
+  }
+  if (__ballot_sync(0xFFFFFFFF, raised ? 1 : 0) != 0) [[unlikely]] {
     BOWLINE_UNROLL
-    for (int c = 0; c < kOut; ++c) {
-      out.sums[c].x[2 * half] *= rescale;
-      out.sums[c].x[2 * half + 1] *= rescale;
+    for (int t = 0; t < kRowTiles; ++t) {
+      BOWLINE_UNROLL
+      for (int c = 0; c < kOut; ++c) {
+        BOWLINE_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          out[t].sums[c].x[i] *= rescale[t][i / 2];
+        }
+      }
     }
-    const float top = mine.top == -INFINITY ? 0.0f : mine.top;
+  }
+  BOWLINE_UNROLL
+  for (int t = 0; t < kRowTiles; ++t) {
     BOWLINE_UNROLL
     for (int c = 0; c < kColumns; ++c) {
       BOWLINE_UNROLL
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        const float weight = power_of_two(fmaf(s.sums[c].x[i], factor, -top));
-        s.sums[c].x[i] = weight;
+      for (int i = 0; i < 4; ++i) {
+        Softmax& mine = softmax[t][i / 2];
+        const float top = mine.top == -INFINITY ? 0.0f : mine.top;
+        const float weight = power_of_two(fmaf(s[t].sums[c].x[i], factor, -top));
+        s[t].sums[c].x[i] = weight;
         mine.sum += weight;  // of the columns of this lane
       }
     }
@@ -200,13 +222,17 @@ __device__ void normalize(const Problem& p, const Place& place, const Lane& l, i
 
 // The same on tensor cores: one block computes kColumns columns of o and lse of kOwn queries of a
 // head, over one part of the keys.
-template <class T, int kPadded>
-__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem p) {
-  using M = MmaTiling<kPadded>;
+template <class T, int kPadded, int kRowTiles, bool kPlain>
+__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem given) {
+  using M = MmaTiling<kPadded, kRowTiles>;
+  Problem p = promised<kPlain>(given);
   const Tile<T, kPadded> own{dynamic_shared()};
-  const Tile<T, kPadded> key_tile{own.packs.from(M::kOwn * M::kPacks)};
-  const Tile<T, kPadded> value_tile{key_tile.packs.from(M::kOthers * M::kPacks)};
-  const Packs flags = value_tile.packs.from(M::kOthers * M::kPacks);
+  const Packs others = own.packs.from(M::kOwn * M::kPacks);
+  const Packs flags = others.from(2 * M::kStages * M::kOthers * M::kPacks);
+  const auto tile = [&](int first, bool value) {
+    const int stage = 2 * (first / M::kOthers % M::kStages) + (value ? 1 : 0);
+    return Tile<T, kPadded>{others.from(stage * M::kOthers * M::kPacks)};
+  };
   const Lane l(static_cast<int>(threadIdx.x));
   const Place place(p.tiles, M::kOwn, p.heads);
   p.read_counts(place.batch);
@@ -220,46 +246,90 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem p)
   const int begin = max(part_begin, p.first_key(place.first) / M::kOthers * M::kOthers);
   const int last = min(place.first + M::kOwn, p.live_queries) - 1;
   const int end = last < place.first ? 0 : min(p.seen(last), part_begin + p.part);
-  const int row = 16 * l.warp;  // of the warp
+  const int row = M::kRows * l.warp;  // of the warp
   const int query = place.first + row;
-  const int last_query = min(query + 16, p.live_queries) - 1;
+  const int last_query = min(query + M::kRows, p.live_queries) - 1;
   const int warp_begin = p.first_key(query);
   const int warp_end = last_query < query ? 0 : p.seen(last_query);
-  own.template copy<M::kOwn>(queries, place.first);
-  key_tile.template copy<M::kOthers>(keys, begin);
+  const auto copy_keys = [&](int first) {
+    if (first < end) {
+      tile(first, false).template copy<M::kOthers, kPlain>(keys, first);
+    }
+  };
+  const auto copy_values = [&](int first) {
+    if (first < end) {
+      tile(first, true).template copy<M::kOthers, kPlain>(values, first);
+    }
+  };
+  own.template copy<M::kOwn, kPlain>(queries, place.first);
+  copy_keys(begin);
+  if (M::kStages == 2) {
+    copy_values(begin);
+  }
   commit_copies();
 
-  const int first_step = static_cast<int>(blockIdx.z) * M::kColumns / 16;
-  Block<M::kColumns / 8> out;
-  Softmax softmax[2];
-  for (int first = begin; first < end; first += M::kOthers) {
-    const bool sees = first < warp_end && first + M::kOthers > warp_begin;
+  const int first_step = first_step_of<kPadded, M::kColumns>(blockIdx.z);
+  Block<M::kColumns / 8> out[kRowTiles];
+  Softmax softmax[kRowTiles][2];
+  // Adds a tile of keys. kWhole: all queries of the block see all of its keys.
+  const auto add = [&]<bool kWhole>(int first) {
+    const bool sees = kWhole || (first < warp_end && first + M::kOthers > warp_begin);
     wait_copies<0>();
     __syncthreads();
-    value_tile.template copy<M::kOthers>(values, first);
-    commit_copies();
-    Block<M::kOthers / 8> s;
-    if (sees) {
-      multiply(l, own, row, key_tile, s);
-    }
-    wait_copies<0>();
-    __syncthreads();
-    if (first + M::kOthers < end) {
-      key_tile.template copy<M::kOthers>(keys, first + M::kOthers);
+    if (M::kStages == 2) {
+      copy_keys(first + M::kOthers);
+      copy_values(first + M::kOthers);
+    } else {
+      copy_values(first);
     }
     commit_copies();
-    const uint64_t odd = skip ? value_tile.template take_odd<M::kOthers>(flags) : 0;
+    Block<M::kOthers / 8> s[kRowTiles];
     if (sees) {
-      const float factor = score(p, l, {place.batch, place.head, query, first}, s);
+      multiply(l, own, row, tile(first, false), s);
+    }
+    if (M::kStages == 1) {
+      wait_copies<0>();
+      __syncthreads();
+      copy_keys(first + M::kOthers);
+      commit_copies();
+    }
+    const uint64_t odd = skip ? tile(first, true).template take_odd<M::kOthers>(flags) : 0;
+    if (sees) {
+      float factor = p.scale * kLog2E;
+      if (!kWhole) {
+        BOWLINE_UNROLL
+        for (int t = 0; t < kRowTiles; ++t) {
+          factor = score<kPlain>(p, l, {place.batch, place.head, query + 16 * t, first}, s[t]);
+        }
+      }
       weigh(factor, s, softmax, out);
-      add_rows(l, s, value_tile, first_step, out);
-      add_odd(odd, s, values, first, first_step, out);
+      add_rows(l, s, tile(first, true), first_step, out);
+      BOWLINE_UNROLL
+      for (int t = 0; t < kRowTiles; ++t) {
+        add_odd(odd, s[t], values, first, first_step, out[t]);
+      }
     }
+  };
+  const Whole whole = whole_keys<M::kOwn, M::kOthers>(p, place.first, end);
+  for (int first = begin; first < end; first += M::kOthers) {
+    if (kPlain && first >= whole.begin) {
+      BOWLINE_KEEP_LOOP
+      for (; first < whole.end; first += M::kOthers) {
+        add.template operator()<true>(first);
+      }
+      if (first >= end) {
+        break;
+      }
+    }
+    add.template operator()<false>(first);
   }
-  normalize(p, place, l, query, softmax, out);
   Rows to = p.of_queries(p.q, place.batch, place.head);
   to.first += static_cast<int>(blockIdx.y * p.rows());
-  write_sums(l, out, to, p.out, query, first_step);
+  BOWLINE_UNROLL
+  for (int t = 0; t < kRowTiles; ++t) {
+    normalize(p, place, l, query + 16 * t, softmax[t], out[t]);
+    write_sums(l, out[t], to, p.out, query + 16 * t, first_step);
+  }
 }
 
 // Joins the parts. One block per row.
@@ -285,7 +355,7 @@ struct Choice {
 // Tensor cores compute in this dtype, and the tiles fit in shared memory.
 bool uses_tensor_cores(const Problem& p, DType type, const Traits& traits) {
   unsigned shared = 0;
-  with_padded(p, [&]<int kPadded>() { shared = MmaTiling<kPadded>::kShared; });
+  with_padded(p, [&]<int kPadded>() { shared = MmaTiling<kPadded, 1>::kShared; });
   return type != DType::f32 && traits.multiplies(type) && shared <= traits.shared_bytes();
 }
 
@@ -356,11 +426,24 @@ void few_rows(Launch& l, const Problem& p, const Choice& choice, const KeyParts&
 
 template <class T>
 void mma(Launch& l, const Problem& p, const Choice& choice) {
+  const auto launch = [&]<int kPadded, int kRowTiles, bool kPlain>() {
+    using M = MmaTiling<kPadded, kRowTiles>;
+    Problem tiled = p;
+    const dim3 blocks(tile(tiled, false, M::kOwn), static_cast<unsigned>(choice.parts),
+                      kPadded / M::kColumns);
+    l.launch_shared(kPlain ? "tensor attention" : "general tensor attention",
+                    mma_kernel<T, kPadded, kRowTiles, kPlain>, blocks, kMmaThreads, M::kShared,
+                    tiled);
+  };
   with_padded(p, [&]<int kPadded>() {
-    using M = MmaTiling<kPadded>;
-    const dim3 blocks(p.tiles * static_cast<unsigned>(p.batches * p.heads),
-                      static_cast<unsigned>(choice.parts), kPadded / M::kColumns);
-    l.launch_shared("attention", mma_kernel<T, kPadded>, blocks, kMmaThreads, M::kShared, p);
+    constexpr int kRowTiles = kPlainRowTiles<kPadded>;
+    Problem tiled = p;
+    const unsigned blocks = tile(tiled, false, MmaTiling<kPadded, kRowTiles>::kOwn);
+    if (is_plain<kRowTiles>(p, blocks, l.traits())) {
+      launch.template operator()<kPadded, kRowTiles, true>();
+    } else {
+      launch.template operator()<kPadded, 1, false>();
+    }
   });
 }
 

@@ -33,6 +33,18 @@ constexpr KernelRate kRates[] = {
     {"few quantized rows", Unit::f32, 0.07, ""},
     {"few columns", Unit::f32, 0.25, ""},
     {"few quantized columns", Unit::f32, 0.07, ""},
+    // Two products, of which one has weights of two parts: 2 / 3. Tiles of 32 x 64 scores: 0.94.
+    {"tensor attention", Unit::matrix, 0.41, "attention.mma_kernel<__nv_bfloat16,64,2,true>",
+     0.627},
+    // Both passes compute the scores and their gradient, and three of the five products have
+    // weights of two parts: 5 / 10. Tiles of 32 x 32 scores: 0.97.
+    {"tensor attention_grad queries", Unit::matrix, 0.31,
+     "attention_grad.mma_queries_kernel<__nv_bfloat16,64,2,true>", 0.485},
+    {"tensor attention_grad keys", Unit::matrix, 0.31,
+     "attention_grad.mma_keys_kernel<__nv_bfloat16,64,2,true>", 0.485},
+    {"general tensor attention", Unit::matrix, 0.15, ""},
+    {"general tensor attention_grad queries", Unit::matrix, 0.1, ""},
+    {"general tensor attention_grad keys", Unit::matrix, 0.1, ""},
     {"attention", Unit::f32, 0.65, ""},
     {"attention decode", Unit::f32, 0.1, ""},
     {"attention_grad queries", Unit::f32, 0.6, ""},

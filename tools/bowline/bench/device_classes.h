@@ -26,12 +26,19 @@ std::span<const DeviceClass> device_classes();
 struct KernelRate {
   std::string_view kernel;  // as in RecordInfo::kernels; "": kernels that are not known
   Unit unit = Unit::f32;
-  // The share of the peak rate of the unit. With a budget, it is 0.85 of the share of instructions
-  // that multiply, which the budget guarantees: an SM issues no instruction in the other cycles.
+  // The share of the peak rate of the unit. With a budget, the budget guarantees it:
+  //   f32     0.85 of the share of instructions that multiply. An SM issues no instruction in the
+  //           other cycles.
+  //   matrix  0.85 of `needed` times the rate of mma.sync, which on Hopper is 0.77 of the peak.
+  //           The budget allows so few other instructions that they do not limit the loop.
   double share = 0;
-  // The pattern of the line of backends/cuda/code_budgets.txt with the limit of `math`. Empty: the
-  // share is an assumption.
+  // The pattern of the line of backends/cuda/code_budgets.txt with the limit of `math`, or of
+  // `others` for matrix units. Empty: the share is an assumption.
   std::string_view budget;
+  // The share of the products of matrix units that the operator counts. The rest are second parts
+  // of weights, scores that are computed again, and hidden halves of tiles on the diagonal (for
+  // causal attention over 1,024 keys).
+  double needed = 1;
 };
 std::span<const KernelRate> kernel_rates();
 

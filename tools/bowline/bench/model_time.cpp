@@ -148,6 +148,7 @@ Result<int> run(const ModelTimeOptions& o) {
       all["kernel_rates"].push_back({{"kernel", r.kernel},
                                      {"unit", r.unit == Unit::f32 ? "f32" : "matrix"},
                                      {"share", r.share},
+                                     {"needed", r.needed},
                                      {"budget", r.budget}});
     }
     print_json(all);

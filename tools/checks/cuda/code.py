@@ -79,9 +79,12 @@ class Code:
                 for begin, end in innermost]
 
     def main_loop(self):
-        """The innermost loop with most tensor-core instructions, else with most multiply-adds."""
+        """The innermost loop with most tensor-core instructions: the shortest, because others of
+        that size treat the edges of a matrix. Else the innermost loop with most multiply-adds.
+        """
         def weight(loop):
-            return sum(TENSOR.match(t) is not None for t in loop), sum(MATH.match(t) is not None for t in loop)
+            tensor = sum(TENSOR.match(t) is not None for t in loop)
+            return tensor, -len(loop) if tensor else sum(MATH.match(t) is not None for t in loop)
         return max(self.loops, key=weight, default=[])
 
     def blocks(self):
