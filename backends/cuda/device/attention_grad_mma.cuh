@@ -225,19 +225,8 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_queries_kernel(Pr
       copy(first + M::kOthers);
     }
   };
-  const Whole whole = whole_keys<M::kOwn, M::kOthers>(p, place.first, end);
-  for (int first = begin; first < end; first += M::kOthers) {
-    if (kPlain && first >= whole.begin) {
-      BOWLINE_KEEP_LOOP
-      for (; first < whole.end; first += M::kOthers) {
-        add.template operator()<true>(first);
-      }
-      if (first >= end) {
-        break;
-      }
-    }
-    add.template operator()<false>(first);
-  }
+  for_tiles<kPlain, M::kOthers>(begin, end, whole_keys<M::kOwn, M::kOthers>(p, place.first, end),
+                                add);
   BOWLINE_UNROLL
   for (int t = 0; t < kRowTiles; ++t) {
     scale[t].undo(sums[t]);

@@ -56,6 +56,24 @@ __device__ Whole whole_keys(const Problem& p, int query, int end) {
           last < p.live_queries ? min(p.seen(query), end) / kKeys * kKeys : 0};
 }
 
+// Calls add.operator()<kWhole>(first) for the tiles of kKeys keys from `begin` to `end`. A plain
+// problem has a loop of its own for the tiles that are whole.
+template <bool kPlain, int kKeys, class F>
+__device__ void for_tiles(int begin, int end, const Whole& whole, F& add) {
+  for (int first = begin; first < end; first += kKeys) {
+    if (kPlain && first >= whole.begin) {
+      BOWLINE_KEEP_LOOP
+      for (; first < whole.end; first += kKeys) {
+        add.template operator()<true>(first);
+      }
+      if (first >= end) {
+        break;
+      }
+    }
+    add.template operator()<false>(first);
+  }
+}
+
 // The index of the thread. What a part of a loop derives from it is computed there, and does not
 // fill registers throughout the loop.
 __device__ inline int fresh_thread() { return opaque(static_cast<int>(threadIdx.x)); }

@@ -32,6 +32,31 @@ struct F32Tiling {
   }
 };
 
+// The patches of 4 x 4 elements that the threads of a team load. Threads that follow each other
+// load elements that are near in memory: along the steps, or across them.
+template <class T>
+struct PatchPlace {
+  int step;  // first of the patch, in a step of the team
+  int quad;  // group of rows or columns
+  __device__ PatchPlace(bool along, int patch)
+      : step(4 * (along ? patch % (T::kStep / 4) : patch / T::kQuads)),
+        quad(along ? patch / (T::kStep / 4) : patch % T::kQuads) {}
+};
+
+// The place of a block: tiles along the rows, then along the columns, then the parts, then the
+// batch.
+__device__ inline TilePlace place_of_block(const unsigned (&tiles)[2], unsigned splits,
+                                           unsigned block) {
+  const unsigned of_matrix = tiles[0] * tiles[1];
+  const unsigned tile = block % of_matrix;
+  const unsigned rest = block / of_matrix;
+  const unsigned batch = rest / splits;
+  return {{static_cast<int>(tile % tiles[0]), static_cast<int>(tile / tiles[0])},
+          static_cast<int>(rest % splits),
+          batch,
+          batch * of_matrix + tile};
+}
+
 template <int kQuadsEach>
 struct Fragment {
   float v[4 * kQuadsEach];

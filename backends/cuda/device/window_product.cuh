@@ -154,23 +154,17 @@ class SharedTables {
  public:
   // Divides a phase. A barrier of the block must follow.
   __device__ void start(const WindowProduct& p, uint32_t phase) {
-    const uint32_t of[3] = {phase / p.x.phases / p.y.phases, phase / p.x.phases % p.y.phases,
-                            phase % p.x.phases};
-    const unsigned axis = threadIdx.x;
-    if (axis < 3) {
-      axes_[axis] = phase_of(axis == 0   ? p.z
-                             : axis == 1 ? p.y
-                                         : p.x,
-                             axis == 0   ? of[0]
-                             : axis == 1 ? of[1]
-                                         : of[2]);
+    const Place<uint32_t> of = place_of(phase, p.z.phases, p.y.phases, p.x.phases);
+    const unsigned i = threadIdx.x;
+    if (i < 3) {
+      axes_[i] = i == 0 ? phase_of(p.z, of.z) : i == 1 ? phase_of(p.y, of.y) : phase_of(p.x, of.x);
     }
   }
   __device__ uint32_t columns(const WindowProduct& p) const {
-    return p.column_planes * at(0).places * at(1).places * at(2).places;
+    return p.column_planes * axis(0).places * axis(1).places * axis(2).places;
   }
   __device__ uint32_t steps(const WindowProduct& p) const {
-    return p.step_planes * at(0).taps * at(1).taps * at(2).taps;
+    return p.step_planes * axis(0).taps * axis(1).taps * axis(2).taps;
   }
   // Enters the columns of a tile, of which `left` are inside the product.
   __device__ void set_columns(const WindowProduct& p, uint32_t first, uint32_t left) {
@@ -179,23 +173,17 @@ class SharedTables {
         columns_[i] = uint4{0, kOutside, 0, 0};
         continue;
       }
-      const AxisPhase z = at(0), y = at(1), x = at(2);
-      uint32_t rest = first + i;
-      const uint32_t at_x = rest % x.places;
-      rest /= x.places;
-      const uint32_t at_y = rest % y.places;
-      rest /= y.places;
-      const uint32_t at_z = rest % z.places;
-      const uint32_t plane = rest / z.places;
-      const uint32_t b_z = at_z * p.z.place_step + z.shift;
-      const uint32_t b_y = at_y * p.y.place_step + y.shift;
-      const uint32_t b_x = at_x * p.x.place_step + x.shift;
-      columns_[i] =
-          uint4{plane * p.b_column_plane + b_z * p.z.b_step + b_y * p.y.b_step + b_x * p.x.b_step,
-                b_z, b_y, b_x};
-      results_[i] = plane * p.y_plane + (at_z * p.z.phases + z.phase) * p.z.y_step +
-                    (at_y * p.y.phases + y.phase) * p.y.y_step +
-                    (at_x * p.x.phases + x.phase) * p.x.y_step;
+      const AxisPhase z = axis(0), y = axis(1), x = axis(2);
+      const Place<uint32_t> at = place_of(first + i, z.places, y.places, x.places);
+      const uint32_t b_z = at.z * p.z.place_step + z.shift;
+      const uint32_t b_y = at.y * p.y.place_step + y.shift;
+      const uint32_t b_x = at.x * p.x.place_step + x.shift;
+      columns_[i] = uint4{
+          at.plane * p.b_column_plane + b_z * p.z.b_step + b_y * p.y.b_step + b_x * p.x.b_step, b_z,
+          b_y, b_x};
+      results_[i] = at.plane * p.y_plane + (at.z * p.z.phases + z.phase) * p.z.y_step +
+                    (at.y * p.y.phases + y.phase) * p.y.y_step +
+                    (at.x * p.x.phases + x.phase) * p.x.y_step;
     }
   }
   // Enters kSteps steps into one of two tables. `left` of them are inside the part.
@@ -209,23 +197,17 @@ class SharedTables {
       a_steps_[table][i] = kOutside;
       return;
     }
-    const AxisPhase z = at(0), y = at(1), x = at(2);
-    uint32_t rest = first + i;
-    const uint32_t at_x = rest % x.taps;
-    rest /= x.taps;
-    const uint32_t at_y = rest % y.taps;
-    rest /= y.taps;
-    const uint32_t at_z = rest % z.taps;
-    const uint32_t plane = rest / z.taps;
-    const uint32_t b_z = at_z * p.z.tap_step;
-    const uint32_t b_y = at_y * p.y.tap_step;
-    const uint32_t b_x = at_x * p.x.tap_step;
+    const AxisPhase z = axis(0), y = axis(1), x = axis(2);
+    const Place<uint32_t> at = place_of(first + i, z.taps, y.taps, x.taps);
+    const uint32_t b_z = at.z * p.z.tap_step;
+    const uint32_t b_y = at.y * p.y.tap_step;
+    const uint32_t b_x = at.x * p.x.tap_step;
     steps_[table][i] =
-        uint4{plane * p.b_step_plane + b_z * p.z.b_step + b_y * p.y.b_step + b_x * p.x.b_step, b_z,
-              b_y, b_x};
-    a_steps_[table][i] = plane * p.a_plane + (z.first_tap + at_z * p.z.every) * p.z.a_step +
-                         (y.first_tap + at_y * p.y.every) * p.y.a_step +
-                         (x.first_tap + at_x * p.x.every) * p.x.a_step;
+        uint4{at.plane * p.b_step_plane + b_z * p.z.b_step + b_y * p.y.b_step + b_x * p.x.b_step,
+              b_z, b_y, b_x};
+    a_steps_[table][i] = at.plane * p.a_plane + (z.first_tap + at.z * p.z.every) * p.z.a_step +
+                         (y.first_tap + at.y * p.y.every) * p.y.a_step +
+                         (x.first_tap + at.x * p.x.every) * p.x.a_step;
   }
   __device__ uint4 column(int i) const { return columns_[i]; }
   __device__ uint4 step(int table, int i) const { return steps_[table][i]; }
@@ -235,7 +217,7 @@ class SharedTables {
   __device__ uint32_t result(int i) const { return results_[i]; }
 
  private:
-  __device__ AxisPhase at(int axis) const { return axes_[axis]; }
+  __device__ AxisPhase axis(int i) const { return axes_[i]; }
 
   Shared<AxisPhase[3]> axes_;
   Shared<uint4[kColumns]> columns_;  // offset in b, places on z, y and x

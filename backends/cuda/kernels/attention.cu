@@ -310,19 +310,8 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem gi
       }
     }
   };
-  const Whole whole = whole_keys<M::kOwn, M::kOthers>(p, place.first, end);
-  for (int first = begin; first < end; first += M::kOthers) {
-    if (kPlain && first >= whole.begin) {
-      BOWLINE_KEEP_LOOP
-      for (; first < whole.end; first += M::kOthers) {
-        add.template operator()<true>(first);
-      }
-      if (first >= end) {
-        break;
-      }
-    }
-    add.template operator()<false>(first);
-  }
+  for_tiles<kPlain, M::kOthers>(begin, end, whole_keys<M::kOwn, M::kOthers>(p, place.first, end),
+                                add);
   Rows to = p.of_queries(p.q, place.batch, place.head);
   to.first += static_cast<int>(blockIdx.y * p.rows());
   BOWLINE_UNROLL

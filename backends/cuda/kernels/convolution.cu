@@ -30,7 +30,8 @@ struct Groups {
 };
 
 template <class T>
-__device__ float channel_sum(const DeviceWindows& w, const T* x, const T* weight, const Place& o) {
+__device__ float channel_sum(const DeviceWindows& w, const T* x, const T* weight,
+                             const Place<uint64_t>& o) {
   float sum = 0;
   for (uint32_t kz = 0; kz < w.z.window; ++kz) {
     const uint32_t iz = w.z.input(o.z, kz);
@@ -252,29 +253,6 @@ struct TileResults {
   }
 };
 
-// The patches of 4 x 4 elements that the threads of a team load. Threads that follow each other
-// load elements that are near in memory: along the steps, or across them.
-template <class T>
-struct PatchPlace {
-  int step;  // first of the patch, in a step of the team
-  int quad;  // group of rows or columns
-  __device__ PatchPlace(bool along, int patch)
-      : step(4 * (along ? patch % (T::kStep / 4) : patch / T::kQuads)),
-        quad(along ? patch / (T::kStep / 4) : patch % T::kQuads) {}
-};
-
-// TilePlace::batch counts the groups of a phase, then the phases.
-template <class S>
-__device__ TilePlace place_of_block(const Product<S>& p) {
-  const unsigned of_matrix = p.tiles[0] * p.tiles[1];
-  const unsigned tile = blockIdx.x % of_matrix;
-  const unsigned rest = blockIdx.x / of_matrix;
-  return {{static_cast<int>(tile % p.tiles[0]), static_cast<int>(tile / p.tiles[0])},
-          static_cast<int>(rest % p.splits),
-          rest / p.splits,
-          rest / p.splits * of_matrix + tile};
-}
-
 template <WindowKind kKind, class S, int kTile, int kEach, int kTeams>
 __global__ void __launch_bounds__(F32Tiling<kTile, kEach, kTeams>::kThreads, kTile == 128 ? 1 : 2)
     product_kernel(Product<S> p) {
@@ -287,7 +265,8 @@ __global__ void __launch_bounds__(F32Tiling<kTile, kEach, kTeams>::kThreads, kTi
   const int thread = static_cast<int>(threadIdx.x) % T::kTeam;
   const int team = static_cast<int>(threadIdx.x) / T::kTeam;
 
-  const TilePlace place = place_of_block(p);
+  // The batch counts the groups of a phase, then the phases.
+  const TilePlace place = place_of_block(p.tiles, p.splits, blockIdx.x);
   const unsigned group = place.batch % form.groups;
 
   tables.start(form, place.batch / form.groups);

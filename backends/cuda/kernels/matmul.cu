@@ -72,18 +72,6 @@ struct Patch {
   __device__ float4 column(int j) const { return make_float4(v[0][j], v[1][j], v[2][j], v[3][j]); }
 };
 
-template <class T>
-__device__ TilePlace place_of_block(const Product<T>& p, unsigned block) {
-  const unsigned of_matrix = p.tiles[0] * p.tiles[1];
-  const unsigned tile = block % of_matrix;
-  const unsigned rest = block / of_matrix;
-  const unsigned batch = rest / p.results.splits;
-  return {{static_cast<int>(tile % p.tiles[0]), static_cast<int>(tile / p.tiles[0])},
-          static_cast<int>(rest % p.results.splits),
-          batch,
-          batch * of_matrix + tile};
-}
-
 // The sum of a line of an operand over the steps of k in the panels of all teams, from `at` on.
 template <class T, class Memory>
 __device__ float sum_of_line(const Memory& shared, int at, int operand, int line) {
@@ -108,21 +96,19 @@ __device__ void multiply_tile(const Product<S>& p) {
   const int thread = static_cast<int>(threadIdx.x) % T::kTeam;
   const int team = static_cast<int>(threadIdx.x) / T::kTeam;
 
-  const TilePlace place = place_of_block(p, blockIdx.x);
+  const TilePlace place = place_of_block(p.tiles, p.results.splits, blockIdx.x);
   int64_t offsets[2];
   p.batches.offsets(place.batch, offsets);
 
   // The first half of a team loads a, the second half loads b.
   const int which = thread / (T::kTeam / 2);
-  const int patch = thread % (T::kTeam / 2);
   const Side<S> side = which == 0 ? p.sides[0] : p.sides[1];
-  const int at_k = side.along_k ? patch % (T::kStep / 4) : patch / T::kQuads;
-  const int at_row = side.along_k ? patch / (T::kStep / 4) : patch % T::kQuads;
-  const int row = (which == 0 ? place.tile[0] : place.tile[1]) * kTile + 4 * at_row;
+  const PatchPlace<T> at(side.along_k, thread % (T::kTeam / 2));
+  const int row = (which == 0 ? place.tile[0] : place.tile[1]) * kTile + 4 * at.quad;
   const int begin = place.part * p.split;
   const int end = p.k - begin < p.split ? p.k : begin + p.split;
   const int rows_left = side.rows - row;
-  int k_left = end - begin - team * T::kStep - 4 * at_k;
+  int k_left = end - begin - team * T::kStep - at.step;
   const int64_t k0 = end - k_left;
   const int64_t first = which == 0 ? offsets[0] : offsets[1];
   const bool codes = kCodes && side.codes.codes != nullptr;
@@ -147,7 +133,7 @@ __device__ void multiply_tile(const Product<S>& p) {
   };
   const auto store = [&](int buffer) {
     const int to = buffer * T::kBuffer + team * T::kTeamSize + which * T::kSideSize +
-                   4 * at_k * T::kQuads + (at_row ^ at_k);
+                   at.step * T::kQuads + (at.quad ^ at.step / 4);
     for (int i = 0; i < 4; ++i) {
       shared[to + i * T::kQuads] = side.along_k ? moving.column(i) : moving.line(i);
     }
@@ -188,8 +174,8 @@ __device__ void multiply_tile(const Product<S>& p) {
     add_teams<T>(shared, sum, team, thread);
   }
   // Computed again: it would occupy registers in the loop.
-  const TilePlace same =
-      place_of_block(p, static_cast<unsigned>(opaque(static_cast<int>(blockIdx.x))));
+  const TilePlace same = place_of_block(
+      p.tiles, p.results.splits, static_cast<unsigned>(opaque(static_cast<int>(blockIdx.x))));
   if (team == 0) {
     write_tile<T>(p.results, sum, same, mine);
   }

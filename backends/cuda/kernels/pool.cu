@@ -16,7 +16,7 @@ __device__ inline uint64_t thread_of_grid() {
 
 // Calls f(input) for the elements of the window of output o inside a plane, in row-major order.
 template <class F>
-__device__ void for_window(const DeviceWindows& w, const Place& o, F&& f) {
+__device__ void for_window(const DeviceWindows& w, const Place<uint64_t>& o, F&& f) {
   for (uint32_t kz = 0; kz < w.z.window; ++kz) {
     const uint32_t iz = w.z.input(o.z, kz);
     for (uint32_t ky = 0; ky < w.y.window && iz < w.z.size; ++ky) {
@@ -33,7 +33,7 @@ __device__ void for_window(const DeviceWindows& w, const Place& o, F&& f) {
 
 // Calls f(output) for the windows of a plane that contain element i.
 template <class F>
-__device__ void for_outputs(const DeviceWindows& w, const Place& i, F&& f) {
+__device__ void for_outputs(const DeviceWindows& w, const Place<uint64_t>& i, F&& f) {
   for (uint32_t kz = 0; kz < w.z.window; ++kz) {
     const uint32_t oz = w.z.output(i.z, kz);
     for (uint32_t ky = 0; ky < w.y.window && oz < w.z.outs; ++ky) {
@@ -41,14 +41,14 @@ __device__ void for_outputs(const DeviceWindows& w, const Place& i, F&& f) {
       for (uint32_t kx = 0; kx < w.x.window && oy < w.y.outs; ++kx) {
         const uint32_t ox = w.x.output(i.x, kx);
         if (ox < w.x.outs) {
-          f(Place{oz, oy, ox, (uint64_t{oz} * w.y.outs + oy) * w.x.outs + ox});
+          f(Place<uint64_t>{oz, oy, ox, (uint64_t{oz} * w.y.outs + oy) * w.x.outs + ox});
         }
       }
     }
   }
 }
 
-__device__ inline float divisor(const DeviceWindows& w, const Place& o, bool pads) {
+__device__ inline float divisor(const DeviceWindows& w, const Place<uint64_t>& o, bool pads) {
   const uint64_t n = uint64_t{w.z.count(o.z, pads)} * w.y.count(o.y, pads) * w.x.count(o.x, pads);
   return static_cast<float>(n < 1 ? 1 : n);
 }
@@ -86,7 +86,7 @@ __global__ void max_grad_kernel(const T* x, const T* y, const T* dy, T* dx, uint
   const T* const from = x + i.plane * w.inputs();
   const float value = read(x + element);
   float sum = 0;
-  for_outputs(w, i, [&](const Place& o) {
+  for_outputs(w, i, [&](const Place<uint64_t>& o) {
     const uint64_t at = i.plane * w.outputs() + o.plane;
     const float top = read(y + at);
     const auto is_top = [&](float v) { return v == top || (v != v && top != top); };
@@ -110,7 +110,8 @@ __global__ void average_grad_kernel(const T* dy, T* dx, uint64_t n, DeviceWindow
   const Place i = place_of(element, w.z.size, w.y.size, w.x.size);
   const T* const from = dy + i.plane * w.outputs();
   float sum = 0;
-  for_outputs(w, i, [&](const Place& o) { sum += read(from + o.plane) / divisor(w, o, pads); });
+  for_outputs(w, i,
+              [&](const Place<uint64_t>& o) { sum += read(from + o.plane) / divisor(w, o, pads); });
   write(dx + element, sum);
 }
 
