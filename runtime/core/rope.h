@@ -27,18 +27,25 @@ F rope_frequency(const RopeAttributes& t, int64_t j, int64_t dims) {
   return (1 - part) * slow + part * frequency;
 }
 
+// Copies the attributes of a Rope between the tables that have them: RopeAttributes and
+// FusedWriteRowsAttributes.
+template <class From, class To>
+void copy_rope(const From& from, To& to) {
+  to.base = from.base();
+  to.rotary_dims = from.rotary_dims();
+  to.interleaved = from.interleaved();
+  to.inverse = from.inverse();
+  to.position_offset = from.position_offset();
+  to.factor = from.factor();
+  to.low_frequency_factor = from.low_frequency_factor();
+  to.high_frequency_factor = from.high_frequency_factor();
+  to.original_length = from.original_length();
+}
+
 // The attributes of the Rope of a FusedWriteRows.
 inline RopeAttributesT rope_of(const FusedWriteRowsAttributes& t) {
   RopeAttributesT rope;
-  rope.base = t.base();
-  rope.rotary_dims = t.rotary_dims();
-  rope.interleaved = t.interleaved();
-  rope.inverse = t.inverse();
-  rope.position_offset = t.position_offset();
-  rope.factor = t.factor();
-  rope.low_frequency_factor = t.low_frequency_factor();
-  rope.high_frequency_factor = t.high_frequency_factor();
-  rope.original_length = t.original_length();
+  copy_rope(t, rope);
   return rope;
 }
 

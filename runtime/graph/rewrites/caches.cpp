@@ -1,4 +1,5 @@
 // Fusion of the two writes into a KV cache with the Rope before them: see graph/fuse.h.
+#include "core/rope.h"
 #include "graph/rewrites/rewriter.h"
 
 namespace bowline::detail::graph {
@@ -86,17 +87,8 @@ class CacheWrites : public Rewriter {
     std::vector<ValueId> outputs = {k.outputs[0], v.outputs[0]};
     if (f.k_rope != kNone) {
       const BoundNode& q = graph_.nodes[f.q_rope];
-      const auto& rope = q.attributes.as<RopeAttributes>();
       t.rope = true;
-      t.base = rope.base();
-      t.rotary_dims = rope.rotary_dims();
-      t.interleaved = rope.interleaved();
-      t.inverse = rope.inverse();
-      t.position_offset = rope.position_offset();
-      t.factor = rope.factor();
-      t.low_frequency_factor = rope.low_frequency_factor();
-      t.high_frequency_factor = rope.high_frequency_factor();
-      t.original_length = rope.original_length();
+      copy_rope(q.attributes.as<RopeAttributes>(), t);
       inputs[2] = graph_.nodes[f.k_rope].inputs[0];
       inputs.insert(inputs.end(), q.inputs.begin(), q.inputs.end());
       outputs.push_back(q.outputs[0]);
