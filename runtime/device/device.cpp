@@ -262,19 +262,12 @@ NodeAnswer OpenDevice::query(const NodeQuery& node) const {
   return device_->query(node);
 }
 
-uint32_t OpenDevice::choose(const NodeQuery& node) const {
+uint32_t OpenDevice::choose(std::string_view key, uint32_t candidates) const {
   const std::unique_lock turn = take_turn();
-  if (!forced_ && choices_.empty()) {
-    return kNoCandidate;
-  }
-  const uint32_t candidates = device_->query(node).candidates;
   if (forced_) {
     return *forced_ < candidates ? *forced_ : kNoCandidate;
   }
-  if (candidates == 0) {
-    return kNoCandidate;
-  }
-  const auto found = choices_.find(node_key(node));
+  const auto found = choices_.find(key);
   // Another number of candidates: the build that measured them had other kernels.
   const bool fits = found != choices_.end() && found->second.candidates == candidates;
   return fits ? found->second.candidate : kNoCandidate;

@@ -71,9 +71,9 @@ class OpenDevice {
   Status check_process() const;
   // Call it only if check_process() succeeds.
   NodeAnswer query(const NodeQuery& node) const;
-  // Returns the candidate of a node (Record::candidate) from the measured choices. Its query names
-  // no candidate.
-  uint32_t choose(const NodeQuery& node) const;
+  // Returns the candidate of a node (Record::candidate) from the measured choices. `key` is its
+  // node_key(), and `candidates` the answer to a query that names no candidate.
+  uint32_t choose(std::string_view key, uint32_t candidates) const;
 
   // The measured choices of this device. Plans that exist keep theirs.
   Choices choices() const;

@@ -334,16 +334,19 @@ Status Lowering::add_record(Frame& f, uint32_t n, std::string name, Record recor
   const size_t index = plan_.program.records.size();
   BOWLINE_TRY(set_type(record).at(format("While planning {}.", name)));
   BOWLINE_TRY(device_.check_process());
-  const device::NodeQuery node{record.op, record.type, record.attributes, record.inputs,
-                               record.outputs};
-  record.candidate = device_.choose(node);
-  const device::NodeAnswer answer = query(record);
+  record.node = static_cast<uint32_t>(plan_.nodes.size());
+  device::NodeAnswer answer = query(record);
+  if (answer.candidates != 0) {
+    std::string key = device::node_key(
+        {record.op, record.type, record.attributes, record.inputs, record.outputs});
+    record.candidate = device_.choose(key, answer.candidates);
+    if (record.candidate != device::kNoCandidate) {
+      answer = query(record);
+    }
+    plan_.tunable[record.node] = {std::move(key), answer.candidates};
+  }
   BOWLINE_REQUIRE_CODE(answer.reason.empty(), Code::unsupported, "Device {} cannot run {}: {}",
                        device_.info().name, name, answer.reason);
-  record.node = static_cast<uint32_t>(plan_.nodes.size());
-  if (answer.candidates != 0) {
-    plan_.tunable[record.node] = {device::node_key(node), answer.candidates};
-  }
   plan_.nodes.push_back(std::move(name));
   BOWLINE_TRY(steps_.clash(record.op).at(format("While planning {}.", plan_.nodes.back())));
   record.step = steps_.add(record.op);

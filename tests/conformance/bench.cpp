@@ -423,7 +423,7 @@ Result<Observed> Bench::run(const Case& c, std::span<const Array> inputs, const 
   Setup setup(c, inputs, expected, placement, device_->capabilities().alignment);
   const Record& r = setup.record();
   device::NodeQuery node{r.op, r.type, r.attributes, r.inputs, r.outputs};
-  node.candidate = device_->choose(node);
+  node.candidate = device_->choose(device::node_key(node), device_->query(node).candidates);
   setup.finish(node.candidate, device_->query(node).workspace_bytes);
 
   std::vector<uint64_t> sizes;
