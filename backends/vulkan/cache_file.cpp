@@ -1,38 +1,17 @@
 #include "cache_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include "base/atomic_file.h"
+#include "base/read_file.h"
 #include "vulkan_shaders.h"
 
 namespace bowline::detail::vulkan {
 namespace {
 
 constexpr uint64_t kLargestCache = 256u << 20;
-
-// Empty if no regular file exists. With O_NONBLOCK, opening a pipe does not wait for its writer.
-std::vector<std::byte> read_file(const std::string& path) {
-  std::vector<std::byte> bytes;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  struct stat status {};
-  if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-      static_cast<uint64_t>(status.st_size) < kLargestCache) {
-    bytes.resize(static_cast<size_t>(status.st_size));
-    if (::read(fd, bytes.data(), bytes.size()) != status.st_size) {
-      bytes.clear();
-    }
-  }
-  if (fd >= 0) {
-    ::close(fd);
-  }
-  return bytes;
-}
 
 struct CacheHeader {
   char magic[8] = {'b', 'w', 'l', 'n', 'v', 'k', 'p', '1'};
@@ -63,17 +42,18 @@ std::string cache_path(const std::string& folder, uint64_t key, const char* suff
 }
 
 std::vector<std::byte> read_cache(const std::string& path) {
-  std::vector<std::byte> bytes = read_file(path);
+  const auto file = read_file("Cache file", path, kLargestCache, real_file_system());
   CacheHeader header;
-  if (bytes.size() < sizeof(header)) {
+  if (!file.ok() || !file.value() || file.value()->size() < sizeof(header)) {
     return {};
   }
-  std::memcpy(&header, bytes.data(), sizeof(header));
+  std::memcpy(&header, file.value()->data(), sizeof(header));
   const CacheHeader expected;
-  bytes.erase(bytes.begin(), bytes.begin() + sizeof(header));
+  const auto contents = std::as_bytes(std::span(*file.value())).subspan(sizeof(header));
   const bool is_whole = std::memcmp(header.magic, expected.magic, sizeof(header.magic)) == 0 &&
-                        header.bytes == bytes.size() && header.hash == hash_bytes(bytes);
-  return is_whole ? bytes : std::vector<std::byte>();
+                        header.bytes == contents.size() && header.hash == hash_bytes(contents);
+  return is_whole ? std::vector<std::byte>(contents.begin(), contents.end())
+                  : std::vector<std::byte>();
 }
 
 bool write_cache(const std::string& path, std::span<const std::byte> contents) {

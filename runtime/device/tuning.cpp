@@ -1,8 +1,5 @@
 #include "device/tuning.h"
 
-#include <fcntl.h>
-
-#include <cerrno>
 #include <cmath>
 #include <filesystem>
 
@@ -12,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "base/escape.h"
 #include "base/parse.h"
+#include "base/read_file.h"
 
 namespace bowline::detail::device {
 namespace {
@@ -21,7 +19,7 @@ constexpr std::string_view kChoice = "choice ";
 constexpr std::string_view kNoCandidateText = "default";
 constexpr std::string_view kChecksum = "checksum ";
 constexpr size_t kChecksumBytes = kChecksum.size() + 17;  // 16 digits and a newline
-constexpr off_t kMostBytes = 16 << 20;
+constexpr uint64_t kMostBytes = 16 << 20;
 
 std::string hex(uint64_t value) {
   std::string out(16, '0');
@@ -78,37 +76,6 @@ bool read_line(std::string_view line, Choices* choices) {
          choices->emplace(line, Choice{*candidate, *candidates, *ns, *default_ns}).second;
 }
 
-// Returns the text of a file, or nothing if there is no file.
-Result<std::optional<std::string>> text_of(const std::string& path) {
-  FileSystem& files = real_file_system();
-  // O_NONBLOCK: opening a pipe does not wait for its writer.
-  const int fd = files.open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
-  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
-    return std::optional<std::string>();
-  }
-  const auto failed = [&](std::string_view why) {
-    return Status(Code::io_error, format("Tuning file \"{}\" cannot be read: {}.", path, why));
-  };
-  if (fd < 0) {
-    return failed(error_text(errno));
-  }
-  struct stat status {};
-  const bool is_file = files.status(fd, status) == 0 && S_ISREG(status.st_mode);
-  std::string text(
-      is_file && status.st_size <= kMostBytes ? static_cast<size_t>(status.st_size) : 0, '\0');
-  const ssize_t bytes = files.read(fd, text.data(), text.size());
-  const std::string error = error_text(errno);
-  files.close(fd);
-  if (!is_file) {
-    return failed("it is not a regular file");
-  }
-  if (bytes < 0) {
-    return failed(error);
-  }
-  text.resize(static_cast<size_t>(bytes));
-  return std::optional(std::move(text));
-}
-
 Status damaged(const std::string& path) {
   return Status(Code::bad_file, format("Tuning file \"{}\" is damaged or was edited.", path));
 }
@@ -136,7 +103,8 @@ std::string tuning_path(const std::string& folder, const TuningKey& key) {
 }
 
 Result<Choices> read_tuning(const std::string& path, const TuningKey& key) {
-  BOWLINE_TRY_ASSIGN(const std::optional<std::string> text, text_of(path));
+  BOWLINE_TRY_ASSIGN(const std::optional<std::string> text,
+                     read_file("Tuning file", path, kMostBytes, real_file_system()));
   Choices choices;
   if (!text) {
     return choices;
