@@ -46,7 +46,7 @@ class NormFusion : public testing::Test {
       quantize_some(r.model);
       EXPECT_OK(r.model.to(device));
       Session session = must(Session::create(r.model, device, "forward", {}));
-      results[name == std::string("cpu") ? 0 : 1] = run(session, rows);
+      results[name == std::string("cpu") ? 0 : 1] = run_with_x(session, {1, rows, kWidth});
       listing = must(session.listing("forward"));
     }
     EXPECT_EQ(results[0].size(), results[1].size());
@@ -58,29 +58,6 @@ class NormFusion : public testing::Test {
   // Whether the listing has a node of this operator.
   static bool has(const std::string& listing, const std::string& op) {
     return listing.find(" " + op + "(") != std::string::npos;
-  }
-
- private:
-  static Floats run(Session& session, int64_t rows) {
-    Floats x(static_cast<size_t>(rows * kWidth));
-    for (size_t i = 0; i < x.size(); ++i) {
-      x[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
-    }
-    std::vector<Floats> values;
-    const PlanInfo plan = must(session.describe());
-    values.reserve(plan.segments[0].outputs.size());
-    std::vector<Tensor> outputs;
-    for (const auto& o : plan.segments[0].outputs) {
-      const Dims shape(o.shape.begin(), o.shape.end());
-      values.emplace_back(static_cast<size_t>(Shape(shape).elements()));
-      outputs.push_back(tensor(o.name, shape, values.back()));
-    }
-    EXPECT_OK(session.run(std::vector{tensor("x", {1, rows, kWidth}, x)}, outputs));
-    Floats all;
-    for (const Floats& v : values) {
-      all.insert(all.end(), v.begin(), v.end());
-    }
-    return all;
   }
 };
 

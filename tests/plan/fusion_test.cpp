@@ -354,30 +354,10 @@ int nodes_of(const Session& session, const std::string& op) {
 }
 int fused_convolutions(const Session& session) { return nodes_of(session, "FusedConv"); }
 
-// Returns all outputs of a run, one after the other.
 Floats run(Session& session, const Case& c, uint32_t training) {
-  Floats x(static_cast<size_t>(Shape(c.shape).elements()));
-  for (size_t i = 0; i < x.size(); ++i) {
-    x[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
-  }
-  const PlanInfo plan = must(session.describe());
-  std::vector<Floats> values;
-  values.reserve(plan.segments[0].outputs.size());
-  std::vector<Tensor> outputs;
-  for (const auto& o : plan.segments[0].outputs) {
-    const Dims shape(o.shape.begin(), o.shape.end());
-    values.emplace_back(static_cast<size_t>(Shape(shape).elements()));
-    outputs.push_back(tensor(o.name, shape, values.back()));
-  }
-  const Tensor input = tensor("x", c.shape, x);
   std::vector<StepScalar> steps = c.steps;
   steps.push_back({"training", training});
-  EXPECT_OK(session.run({&input, 1}, outputs, steps));
-  Floats all;
-  for (const Floats& v : values) {
-    all.insert(all.end(), v.begin(), v.end());
-  }
-  return all;
+  return run_with_x(session, c.shape, steps);
 }
 
 void expect_near(const Floats& a, const Floats& b) {
