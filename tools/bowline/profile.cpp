@@ -154,7 +154,7 @@ void print_result(const ProfileOptions& o, const Subject& subject, const std::st
 }
 
 Result<int> run(const ProfileOptions& o) {
-  BOWLINE_TRY_ASSIGN(Model model, open_to_measure(o.model));
+  BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
   BOWLINE_TRY_FLAGS(o.trace.empty() ? Status() : check_new(o.trace, o.force));
   Result<Subject> subject = Subject::read(o, std::move(model));
   BOWLINE_TRY_FLAGS(Status(subject.status()));

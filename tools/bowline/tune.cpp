@@ -123,10 +123,10 @@ std::string what(const TuneProgress& p) {
                                  : fmt::format("candidate {} of {}", p.done, p.total - 2);
 }
 
-// Measures one work. Ctrl-C stops it.
-Result<Tuned> tune_one(const Device& device, const SubjectOptions& o, int rounds, Model model) {
+// Measures one work. Ctrl-C stops it. tune() refuses a device before the model gets values.
+Result<Tuned> tune_one(const Device& device, const SubjectOptions& o, int rounds) {
+  BOWLINE_TRY_ASSIGN(Model model, planned_model(o.model));
   BOWLINE_TRY_ASSIGN(Subject subject, Subject::read(o, std::move(model)));
-  BOWLINE_TRY(subject.place(device));
   ProgressLine line(stderr);
   TuneOptions options;
   options.rounds = rounds;
@@ -134,7 +134,10 @@ Result<Tuned> tune_one(const Device& device, const SubjectOptions& o, int rounds
     line.show(fmt::format("{}: measuring {}", subject.title(), what(p)), true);
     return !interrupted();
   };
+  bool is_placed = false;
   const auto make = [&]() -> Result<ProfiledRun> {
+    BOWLINE_TRY(is_placed ? Status() : subject.place(device));
+    is_placed = true;
     BOWLINE_TRY_ASSIGN(const Subject::Calls calls, subject.calls());
     return ProfiledRun([calls]() -> Result<std::vector<NodeTime>> {
       BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Tuning was stopped.");
@@ -147,19 +150,15 @@ Result<Tuned> tune_one(const Device& device, const SubjectOptions& o, int rounds
 }
 
 Result<int> tune_all(const TuneVerbOptions& o, const Device& device) {
-  const bool built_in = o.model.empty();
   const std::vector<SubjectOptions> works =
-      built_in ? built_in_works(o) : std::vector<SubjectOptions>{o};
+      o.model.empty() ? built_in_works(o) : std::vector<SubjectOptions>{o};
   watch_interrupts();
   defer_interrupts();
   json results = json::array();
   std::string path;
   bool stopped = false;
   for (size_t i = 0; i < works.size() && !stopped; ++i) {
-    BOWLINE_TRY_ASSIGN(Model model,
-                       built_in ? planned_model(works[i].model) : open_to_measure(works[i].model));
-    BOWLINE_TRY(built_in ? model.materialize(1) : Status());
-    BOWLINE_TRY_ASSIGN(const Tuned t, tune_one(device, works[i], o.rounds, std::move(model)));
+    BOWLINE_TRY_ASSIGN(const Tuned t, tune_one(device, works[i], o.rounds));
     stopped = t.report.stopped;
     path = t.report.path;
     if (o.format == "json") {
@@ -205,7 +204,7 @@ Result<int> reset(const TuneVerbOptions& o, const Device& device) {
 Result<int> run(const TuneVerbOptions& o) {
   if (!o.model.empty()) {
     // Wrong flags are refused before the device is opened.
-    BOWLINE_TRY_ASSIGN(Model model, open_to_measure(o.model));
+    BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
     BOWLINE_TRY_FLAGS(Subject::read(o, std::move(model)).status());
   }
   BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));

@@ -33,6 +33,7 @@ Result<Subject> Subject::read(const SubjectOptions& o, Model model) {
 }
 
 Status Subject::place(const Device& device) {
+  BOWLINE_TRY(model_.materialize(1));
   BOWLINE_TRY(fill_caches());
   BOWLINE_TRY(model_.to(device));
   device_ = device;

@@ -24,7 +24,7 @@ class Subject {
   // Reads the flags. `options` outlives the subject.
   // Errors  bad_argument: a flag is wrong.
   static Result<Subject> read(const SubjectOptions& options, Model model);
-  // Moves the model to the device, with full caches.
+  // Moves the model to the device, with full caches. A skeleton gets random values.
   Status place(const Device& device);
 
   // A session or trainer.
