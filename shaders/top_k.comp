@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 HOW=places,passes
 // The first elements of lines, sorted. Among equal elements the smaller index comes first, and NaN
 // counts as the largest value.
-//   places  one invocation per element counts the elements of its line that precede it: the
-//           position in the result
+//   places  one invocation per element counts the elements of its line that precede it, up to k:
+//           the position in the result
 //   passes  one subgroup per line finds the first element behind the previous result
 #include "common.glsl"
 #include "number.glsl"
@@ -42,7 +42,8 @@ void main() {
   if (p.first > 0) {
     place = p.places.v[i];
   }
-  for (uint j = p.first; j < p.end; ++j) {
+  // Behind the first k, the exact place does not matter.
+  for (uint j = p.first; j < p.end && place < p.k; ++j) {
     const Order other = order_of(load(p.x, begin + j * p.step), kNanLast);
     place += comes_first(other, j, order, own) ? 1 : 0;
   }
