@@ -21,6 +21,9 @@ constexpr bool kFor80 = false;
 constexpr bool kFor75 = false;
 constexpr bool kFor80 = true;
 #endif
+// Whether tensor cores multiply elements of T there (Traits::multiplies).
+template <class T>
+constexpr bool kMultiplies = kFor80 || std::is_same_v<T, __half>;
 
 // The dynamic shared memory of a block, in units of 16 bytes. Launch::launch_shared sets its size.
 class Packs {

@@ -138,7 +138,7 @@ __device__ void weigh_slopes(const Problem& p, const Lane& l, const Corner& at,
 
 // The gradient with respect to kOwn queries of a head, on tensor cores.
 template <class T, int kPadded, int kRowTiles, bool kPlain>
-__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_queries_kernel(Problem given) {
+__device__ void multiply_queries(const Problem& given) {
   using M = GradTiling<kPadded, false, kRowTiles>;
   Problem p = promised<kPlain>(given);
   const Lane l(static_cast<int>(threadIdx.x));
@@ -231,6 +231,13 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_queries_kernel(Pr
   for (int t = 0; t < kRowTiles; ++t) {
     scale[t].undo(sums[t]);
     write_sums(l, sums[t], queries, p.out, query + 16 * t, first_step);
+  }
+}
+
+template <class T, int kPadded, int kRowTiles, bool kPlain>
+__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_queries_kernel(Problem p) {
+  if constexpr (kMultiplies<T>) {
+    multiply_queries<T, kPadded, kRowTiles, kPlain>(p);
   }
 }
 
@@ -332,7 +339,7 @@ struct KeySums {
 // The gradient with respect to kOwn keys and values of a head, on tensor cores, over all query
 // heads that read the key head.
 template <class T, int kPadded, int kRowTiles, bool kPlain>
-__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_keys_kernel(Problem given) {
+__device__ void multiply_keys(const Problem& given) {
   using M = GradTiling<kPadded, true, kRowTiles>;
   Problem p = promised<kPlain>(given);
   const Tile<T, kPadded> own{dynamic_shared()};
@@ -437,6 +444,13 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_keys_kernel(Probl
     keys_sums.scale_v[t].undo(keys_sums.sums_v[t]);
     write_sums(l, keys_sums.sums[t], to, p.out, first_own + 16 * t, first_step);
     write_sums(l, keys_sums.sums_v[t], to, p.out_v, first_own + 16 * t, first_step);
+  }
+}
+
+template <class T, int kPadded, int kRowTiles, bool kPlain>
+__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_keys_kernel(Problem p) {
+  if constexpr (kMultiplies<T>) {
+    multiply_keys<T, kPadded, kRowTiles, kPlain>(p);
   }
 }
 

@@ -26,6 +26,8 @@ uint64_t bank_conflicts();
 
 constexpr bool kFor75 = true;
 constexpr bool kFor80 = true;
+template <class T>
+constexpr bool kMultiplies = true;
 
 class Packs {
  public:

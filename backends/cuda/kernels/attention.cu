@@ -223,7 +223,7 @@ __device__ void normalize(const Problem& p, const Place& place, const Lane& l, i
 // The same on tensor cores: one block computes kColumns columns of o and lse of kOwn queries of a
 // head, over one part of the keys.
 template <class T, int kPadded, int kRowTiles, bool kPlain>
-__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem given) {
+__device__ void multiply_tiles(const Problem& given) {
   using M = MmaTiling<kPadded, kRowTiles>;
   Problem p = promised<kPlain>(given);
   const Tile<T, kPadded> own{dynamic_shared()};
@@ -318,6 +318,13 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem gi
   for (int t = 0; t < kRowTiles; ++t) {
     normalize(p, place, l, query + 16 * t, softmax[t], out[t]);
     write_sums(l, out[t], to, p.out, query + 16 * t, first_step);
+  }
+}
+
+template <class T, int kPadded, int kRowTiles, bool kPlain>
+__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem p) {
+  if constexpr (kMultiplies<T>) {
+    multiply_tiles<T, kPadded, kRowTiles, kPlain>(p);
   }
 }
 

@@ -327,8 +327,7 @@ __device__ void multiply_tile(const Product<T>& p) {
 
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay, Summed kSummed>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) tile_kernel(Product<T> p) {
-  constexpr bool kNew = kWay == Way::copies || std::is_same_v<T, __nv_bfloat16>;
-  if constexpr (!kNew || kFor80) {
+  if constexpr (kMultiplies<T> && (kWay != Way::copies || kFor80)) {
     multiply_tile<T, Tile, kAlongA, kAlongB, kWay, kSummed>(p);
   }
 }
