@@ -116,6 +116,49 @@ TEST(Grid, ABarrierOfTheWarpDoesNotOrderOtherWarps) {
   }
 }
 
+// All threads increment one number.
+template <bool BarrierBefore, bool BarrierAfter>
+__global__ void count_kernel(unsigned* out) {
+  __shared__ Shared<unsigned> sum;
+  if (threadIdx.x == 0) {
+    sum = 5;
+  }
+  if (BarrierBefore) {
+    __syncthreads();
+  }
+  atomicInc(&sum, kAll);
+  if (BarrierAfter) {
+    __syncthreads();
+  }
+  out[threadIdx.x] = sum;
+}
+
+TEST(Grid, AtomicIncrementsNeedBarriersOnlyAroundThem) {
+  std::vector<unsigned> out(64);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(run(1, 64, [&] { count_kernel<true, true>(out.data()); }), "");
+    EXPECT_EQ(out[40], 5u + 64);
+    EXPECT_NE(run(1, 64, [&] { count_kernel<false, true>(out.data()); }), "");
+    EXPECT_NE(run(1, 64, [&] { count_kernel<true, false>(out.data()); }), "");
+  }
+}
+
+// In one of the two orders, the thread that reads is the last one that incremented.
+TEST(Grid, AReadAfterTheIncrementsOfOthersIsFound) {
+  const auto kernel = [] {
+    __shared__ Shared<unsigned> sum;
+    if (threadIdx.x == 0) {
+      sum = 0;
+    }
+    __syncthreads();
+    atomicInc(&sum, kAll);
+    if (threadIdx.x == 63) {
+      (void)static_cast<unsigned>(sum);
+    }
+  };
+  expect_error(64, kernel, "with no barrier between");
+}
+
 TEST(Grid, SharedMemoryOfAnotherBlockIsNotInitialised) {
   const auto kernel = [] {
     __shared__ Shared<float> value;

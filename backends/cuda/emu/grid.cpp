@@ -467,7 +467,8 @@ void warp_together(Together together, uint64_t value, Where where) {
 }
 
 void AccessLog::race(const char* does, unsigned other, const char* did) {
-  fail(format("It {} thread {} {} in shared memory, with no barrier between.", does, other, did));
+  const std::string who = other == kSeveral ? "several threads" : format("thread {}", other);
+  fail(format("It {} {} {} in shared memory, with no barrier between.", does, who, did));
 }
 
 void AccessLog::unwritten() { fail("It reads shared memory that the block has not written."); }

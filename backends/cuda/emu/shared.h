@@ -3,6 +3,8 @@
 // `__shared__ Shared<float[32][33]> tile;` is a plain array in CUDA. Here, each element remembers
 // its last accesses. If two threads access an element and one of them writes, a barrier of the
 // block must separate the accesses, or a barrier of the warp if both threads are in the same warp.
+// Atomic increments need no barrier between each other. Between them and other accesses, only a
+// barrier of the block counts.
 #pragma once
 
 #include <type_traits>
@@ -70,9 +72,24 @@ class AccessLog {
     write_barriers_ = running.barriers;
     write_warp_barriers_ = running.warp_barriers;
     reads_ = Reads::none;
+    increments_ = false;
+  }
+
+  void increment() {
+    const bool follows_write =
+        block_ == running.block_number && write_barriers_ == running.barriers;
+    if (follows_write && increments_ && reads_ == Reads::none) {
+      writer_ = writer_ == running.thread->linear ? writer_ : kSeveral;
+      return;
+    }
+    read();
+    write();
+    increments_ = !follows_write;
   }
 
  private:
+  static constexpr unsigned kSeveral = static_cast<unsigned>(-1);
+
   // The readers since the last write, in the phase of read_barriers_.
   enum class Reads : uint8_t { none, one, warp, warps };
 
@@ -90,6 +107,7 @@ class AccessLog {
   unsigned writer_ = 0;
   unsigned reader_ = 0;
   Reads reads_ = Reads::none;
+  bool increments_ = false;  // the last writes are atomic increments
 };
 
 // An element of shared memory.
@@ -107,11 +125,20 @@ class Tracked {
   }
   Tracked& operator=(const Tracked& other) { return *this = static_cast<T>(other); }
   Tracked& operator+=(T value) { return *this = static_cast<T>(*this) + value; }
+  // Returns the old value. After `most` comes 0.
+  T increment(T most) {
+    log_.increment();
+    const T old = value_;
+    value_ = old >= most ? 0 : old + 1;
+    return old;
+  }
 
  private:
   T value_;
   mutable AccessLog log_;
 };
+
+inline unsigned atomicInc(Tracked<unsigned>* at, unsigned most) { return at->increment(most); }
 
 template <class T>
 struct SharedType {
