@@ -3,8 +3,8 @@
 
 CUDA kernels: shared memory is declared as `__shared__ Shared<T> name;`, or has a class of such
 members whose name begins with Shared, so that the emulation can check it. No kernel uses atomics,
-because their order changes from run to run. Only atomicInc is allowed, which counts:
-device/last_block.cuh says why results do not depend on its order. `asm` is only in files that the
+because their order changes from run to run. Only atomicInc is allowed, which counts: the total does
+not depend on the order (device/last_block.cuh, kernels/extreme.cu). `asm` is only in files that the
 emulation does not compile.
 
 Layers of runtime/: api, plan and device name no operator. A special case is a property in the

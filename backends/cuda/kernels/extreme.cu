@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/loops.h"
+#include "device/last_block.cuh"
 #include "device/numbers.cuh"
 #include "device/rows.cuh"
 
@@ -115,11 +116,11 @@ __global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t c
   }
 }
 
-// Second: one team per line finds the first element behind the previous result, k times.
-template <unsigned kTeam, class T>
+// Second: one warp per short line finds the first element behind the previous result, k times.
+template <class T>
 __global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uint64_t lines,
                                     uint64_t n, uint64_t step, uint64_t k, bool largest) {
-  const uint64_t line = team_row<kTeam>();
+  const uint64_t line = team_row<kLanes>();
   if (line >= lines) {
     return;
   }
@@ -128,123 +129,354 @@ __global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uin
   Candidate last = {INT64_MAX, -1};  // precedes every element
   for (uint64_t place = 0; place < k; ++place) {
     Candidate best = {INT64_MIN, INT64_MAX};  // follows every element
-    for (uint64_t i = team_lane<kTeam>(); i < n; i += kTeam) {
+    for (uint64_t i = team_lane<kLanes>(); i < n; i += kLanes) {
       const int64_t order = order_of(number_at(from + i * step));
       const Candidate other = {largest ? order : ~order, static_cast<int64_t>(i)};
       best = comes_first(last, other, false) && comes_first(other, best, false) ? other : best;
     }
-    last = first_of_team<kTeam>(best, false);
-    if (team_lane<kTeam>() == 0) {
+    last = first_of_team<kLanes>(best, false);
+    if (team_lane<kLanes>() == 0) {
       values[to + place * step] = from[static_cast<uint64_t>(last.index) * step];
       indices[to + place * step] = static_cast<int32_t>(last.index);
     }
   }
 }
 
-// Third: blocks find the first k elements of chunks of a long line, then of chunks of these, until
-// there is one chunk. An element is a key: its order in the upper half, and its index, so that the
-// largest key comes first.
-using Key = uint64_t;
-constexpr unsigned kChunkKeys = 512;
+// Third: radix selection, in one launch. A line is divided into chunks, with one block each. A
+// block finds the first k keys of its chunk, and the last block of a line finds those of the keys
+// of all chunks and sorts them. The keys of a line are distinct, so the result does not depend on
+// the order in which threads and blocks finish.
+constexpr unsigned kSelectThreads = 512;
+constexpr int kDigitBits = 11;
+constexpr unsigned kBins = 1u << kDigitBits;
+constexpr uint64_t kLeastChunk = 4096;
 constexpr uint64_t kLeastGain = 4;  // chunks hold at least this many times k elements
-constexpr uint64_t kMostKeyBytes = uint64_t{64} << 20;
 
-template <class T>
-__device__ Key key_at(const T* at, uint64_t index, bool largest) {
-  const int64_t order = min(order_of(number_at(at)), int64_t{INT32_MAX});  // of NaN
-  const auto above = static_cast<uint64_t>((largest ? order : ~order) - INT32_MIN);
-  return above << 32 | (UINT32_MAX - index);
-}
-
-// A line of elements or, after the first round, of keys.
-struct Line {
-  uint64_t n;
-  uint64_t chunks;
-  uint64_t k;
-  uint64_t step;  // between the elements
-  bool largest;
-
-  uint64_t survivors() const {
-    return (chunks - 1) * k + std::min(k, n - (chunks - 1) * kChunkKeys);
+// Digits of an integer, the highest first. The last digit may be short; it ends with zeros.
+template <class U>
+struct Digits {
+  static constexpr int kBits = 8 * sizeof(U);
+  static constexpr int kCount = (kBits + kDigitBits - 1) / kDigitBits;
+  __device__ static int shift(int digit) { return kBits - kDigitBits * (digit + 1); }
+  __device__ static unsigned get(U x, int digit) {
+    const int by = shift(digit);
+    return static_cast<unsigned>(by < 0 ? x << -by : x >> by) % kBins;
+  }
+  // Narrows the integers from `low` to `high`, with equal digits before, to those with this digit.
+  __device__ static void narrow(U& low, U& high, int digit, unsigned bin) {
+    const int by = shift(digit);
+    low |= by < 0 ? static_cast<U>(bin) >> -by : static_cast<U>(bin) << by;
+    high = by <= 0 ? low : low | ((U{1} << by) - 1);
   }
 };
 
-// The place of an element in the result is the number of larger keys of its chunk. If there is one
-// chunk, the results are written, else the keys of the next round.
+// An element. The largest key comes first: `order` grows with the value (or falls), and `rest`
+// falls with the index, for equal values.
+template <class U>
+struct Key {
+  using Word = U;
+  using Order = Digits<U>;
+  using Rest = Digits<uint32_t>;
+  static constexpr int kDigits = Order::kCount + Rest::kCount;
+
+  U order;
+  uint32_t rest;
+
+  __device__ uint64_t index() const { return UINT32_MAX - rest; }
+  __device__ unsigned digit(int d) const {
+    return d < Order::kCount ? Order::get(order, d) : Rest::get(rest, d - Order::kCount);
+  }
+};
+template <class U>
+__device__ bool comes_first(Key<U> a, Key<U> b) {
+  return a.order > b.order || (a.order == b.order && a.rest > b.rest);
+}
+
 template <class T>
-__global__ void top_k_chunks_kernel(const T* x, const Key* keys, Key* next, T* values,
-                                    int32_t* indices, Line line, uint64_t survivors, uint64_t n) {
-  __shared__ Shared<Key[kChunkKeys]> chunk;
-  const uint64_t number = blockIdx.x / line.chunks;
-  const uint64_t part = blockIdx.x % line.chunks;
-  const T* const from = x + number / line.step * n * line.step + number % line.step;
-  const uint64_t i = part * kChunkKeys + threadIdx.x;
-  const unsigned here =
-      static_cast<unsigned>(min(line.n - part * kChunkKeys, uint64_t{kChunkKeys}));
-  Key mine = 0;
-  if (threadIdx.x < here) {
-    mine =
-        keys != nullptr ? keys[number * line.n + i] : key_at(from + i * line.step, i, line.largest);
+using KeyOf = Key<std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>;
+// The keys that a block sorts in shared memory.
+template <class T>
+constexpr uint64_t kSortedKeys = 16384 / sizeof(KeyOf<T>);
+
+template <class T>
+__device__ KeyOf<T> key_of(T x, uint64_t index, bool largest) {
+  int64_t order = order_of(number_at(&x));
+  if constexpr (sizeof(T) < 8) {
+    order = min(order, int64_t{INT32_MAX});  // of NaN
   }
-  chunk[threadIdx.x] = mine;
+  using U = typename KeyOf<T>::Word;
+  constexpr U kSign = U{1} << (Digits<U>::kBits - 1);
+  KeyOf<T> key;
+  key.order = static_cast<U>(largest ? order : ~order) ^ kSign;
+  key.rest = UINT32_MAX - static_cast<uint32_t>(index);
+  return key;
+}
+
+struct Selection {
+  uint64_t n;
+  uint64_t step;  // between the elements of a line
+  uint64_t k;
+  uint64_t chunk;  // elements
+  unsigned chunks;
+  bool largest;
+
+  __host__ __device__ uint64_t elements_of(uint64_t part) const {
+    return part + 1 < chunks ? chunk : n - part * chunk;
+  }
+  // Keys of all chunks of a line.
+  __device__ uint64_t survivors() const {
+    return (chunks - 1) * k + min(k, elements_of(chunks - 1));
+  }
+};
+
+// The elements [begin, begin + n) of a line. Neighbours are read 16 bytes at a time.
+template <class T>
+struct Elements {
+  const T* line;
+  uint64_t begin;
+  uint64_t n;
+  uint64_t step;
+  bool largest;
+
+  // Calls f for the keys of this thread.
+  template <class F>
+  __device__ void each(F&& f) const {
+    if (step > 1) {
+      for (uint64_t i = threadIdx.x; i < n; i += kSelectThreads) {
+        f(key_of(line[(begin + i) * step], begin + i, largest));
+      }
+      return;
+    }
+    for_row<kSelectThreads, kPack<T>>(line + begin, n, [&]<int kMany>(uint64_t i) {
+      const auto some = *reinterpret_cast<const Some<T, kMany>*>(line + begin + i);
+      BOWLINE_UNROLL
+      for (int e = 0; e < kMany; ++e) {
+        f(key_of(some.x[e], begin + i + static_cast<uint64_t>(e), largest));
+      }
+    });
+  }
+};
+
+template <class K>
+struct Keys {
+  const K* keys;
+  uint64_t n;
+
+  template <class F>
+  __device__ void each(F&& f) const {
+    for (uint64_t i = threadIdx.x; i < n; i += kSelectThreads) {
+      f(keys[i]);
+    }
+  }
+};
+
+// The sum of x over the threads before this one.
+__device__ unsigned sum_before(unsigned x) {
+  constexpr unsigned kWarps = kSelectThreads / kLanes;
+  __shared__ Shared<unsigned[kWarps]> sums;
+  unsigned sum = x;
+  for (unsigned distance = 1; distance < kLanes; distance *= 2) {
+    const unsigned other = __shfl_up_sync(0xFFFFFFFF, sum, distance);
+    sum += threadIdx.x % kLanes >= distance ? other : 0;
+  }
+  if (threadIdx.x % kLanes == kLanes - 1) {
+    sums[threadIdx.x / kLanes] = sum;
+  }
   __syncthreads();
-  uint64_t place = threadIdx.x < here ? 0 : line.k;
-  for (unsigned other = 0; other < here; ++other) {
-    place += chunk[other] > mine ? 1 : 0;
+  for (unsigned warp = 0; warp < threadIdx.x / kLanes; ++warp) {
+    sum += sums[warp];
   }
-  if (place >= line.k) {
-    return;
+  return sum - x;
+}
+
+// Returns the last of the first `wanted` keys. Counts the keys by their highest digit, then those
+// that share the digit of the result by the next digit, and so on.
+template <class K, class Source>
+__device__ K bound_of(const Source& source, unsigned wanted) {
+  constexpr unsigned kEach = kBins / kSelectThreads;
+  __shared__ Shared<unsigned[kBins]> counts;
+  __shared__ Shared<unsigned[3]> found;  // the bin, the keys wanted of it, and all its keys
+  K low = {};
+  K high = {static_cast<decltype(low.order)>(-1), UINT32_MAX};
+  for (int d = 0; d < K::kDigits; ++d) {
+    for (unsigned i = threadIdx.x; i < kBins; i += kSelectThreads) {
+      counts[i] = 0;
+    }
+    __syncthreads();
+    source.each([&](K key) {
+      if (!comes_first(low, key) && !comes_first(key, high)) {
+        atomicInc(&counts[key.digit(d)], UINT32_MAX);
+      }
+    });
+    __syncthreads();
+    unsigned mine[kEach];
+    unsigned sum = 0;
+    const unsigned first = kBins - 1 - threadIdx.x * kEach;  // bins in descending order
+    BOWLINE_UNROLL
+    for (unsigned e = 0; e < kEach; ++e) {
+      mine[e] = counts[first - e];
+      sum += mine[e];
+    }
+    unsigned before = sum_before(sum);
+    BOWLINE_UNROLL
+    for (unsigned e = 0; e < kEach; ++e) {
+      if (before < wanted && before + mine[e] >= wanted) {
+        found[0] = first - e;
+        found[1] = wanted - before;
+        found[2] = mine[e];
+      }
+      before += mine[e];
+    }
+    __syncthreads();
+    if (d < K::Order::kCount) {
+      K::Order::narrow(low.order, high.order, d, found[0]);
+    } else {
+      K::Rest::narrow(low.rest, high.rest, d - K::Order::kCount, found[0]);
+    }
+    wanted = found[1];
+    if (wanted == found[2]) {
+      break;
+    }
   }
-  if (line.chunks > 1) {
-    next[number * survivors + part * line.k + place] = mine;
-    return;
+  return low;
+}
+
+// Calls put(i, key) for the keys from `bound` on. i counts them in any order.
+template <class K, class Source, class F>
+__device__ void gather(const Source& source, K bound, F&& put) {
+  __shared__ Shared<unsigned> count;
+  __syncthreads();  // the count of an earlier call is already read
+  if (threadIdx.x == 0) {
+    count = 0;
   }
-  const uint64_t index = UINT32_MAX - (mine & UINT32_MAX);
-  const uint64_t to = (number / line.step * line.k + place) * line.step + number % line.step;
-  values[to] = from[index * line.step];
+  __syncthreads();
+  source.each([&](K key) {
+    if (!comes_first(bound, key)) {
+      put(atomicInc(&count, UINT32_MAX), key);
+    }
+  });
+  __syncthreads();
+}
+
+// Writes a key of a line to its place in the result.
+template <class T>
+__device__ void put_result(const Selection& s, const T* x, T* values, int32_t* indices,
+                           uint64_t line, uint64_t place, uint64_t index) {
+  const T* const from = x + line / s.step * s.n * s.step + line % s.step;
+  const uint64_t to = (line / s.step * s.k + place) * s.step + line % s.step;
+  values[to] = from[index * s.step];
   indices[to] = static_cast<int32_t>(index);
 }
 
-Line line_of(uint64_t n, uint64_t k, uint64_t step, bool largest) {
-  return {n, (n + kChunkKeys - 1) / kChunkKeys, k, step, largest};
+// `survivors`: memory for the keys of all chunks, if there are several. `chosen`: (optional) memory
+// for the keys of the result, which another launch sorts.
+template <class T>
+__global__ void __launch_bounds__(kSelectThreads)
+    top_k_select_kernel(const T* x, KeyOf<T>* survivors, KeyOf<T>* chosen, T* values,
+                        int32_t* indices, Selection s, uint32_t* counters) {
+  using K = KeyOf<T>;
+  __shared__ Shared<K[kSortedKeys<T>]> sorted;
+  const uint64_t line = blockIdx.x / s.chunks;
+  const uint64_t part = blockIdx.x % s.chunks;
+  const Elements<T> elements = {x + line / s.step * s.n * s.step + line % s.step, part * s.chunk,
+                                s.elements_of(part), s.step, s.largest};
+  const auto finish = [&](const auto& source) {
+    const K bound = bound_of<K>(source, static_cast<unsigned>(s.k));
+    if (chosen != nullptr) {
+      gather(source, bound, [&](unsigned i, K key) { chosen[line * s.k + i] = key; });
+      return;
+    }
+    gather(source, bound, [&](unsigned i, K key) { sorted[i] = key; });
+    for (uint64_t i = threadIdx.x; i < s.k; i += kSelectThreads) {
+      const K mine = sorted[i];
+      unsigned place = 0;
+      for (uint64_t other = 0; other < s.k; ++other) {
+        place += comes_first<typename K::Word>(sorted[other], mine) ? 1 : 0;
+      }
+      put_result(s, x, values, indices, line, place, mine.index());
+    }
+  };
+  if (s.chunks == 1) {
+    finish(elements);
+    return;
+  }
+  K* const keys = survivors + line * s.chunks * s.k;
+  const K bound = bound_of<K>(elements, static_cast<unsigned>(min(s.k, elements.n)));
+  gather(elements, bound, [&](unsigned i, K key) { keys[part * s.k + i] = key; });
+  if (arrives_last(counters + line, s.chunks)) {
+    finish(Keys<K>{keys, s.survivors()});
+  }
 }
 
-// Bytes of the keys of the first two rounds; 0: the method does not pay, or has no keys.
+// Sorts the `count` keys that were chosen. One thread per key counts the larger keys of its line.
 template <class T>
-uint64_t key_bytes(uint64_t lines, uint64_t n, uint64_t k) {
-  if (sizeof(T) > 4 || n <= kLongestOfWarp || k == 0 || k * kLeastGain > kChunkKeys) {
-    return 0;
+__global__ void top_k_sort_kernel(const T* x, const KeyOf<T>* chosen, T* values, int32_t* indices,
+                                  Selection s, uint64_t count) {
+  const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  if (i >= count) {
+    return;
   }
-  const uint64_t bytes = 2 * lines * line_of(n, k, 1, true).survivors() * sizeof(Key);
-  return bytes <= kMostKeyBytes ? bytes : 0;
+  const KeyOf<T>* const keys = chosen + i / s.k * s.k;
+  const KeyOf<T> mine = chosen[i];
+  uint64_t place = 0;
+  for (uint64_t other = 0; other < s.k; ++other) {
+    place += comes_first(keys[other], mine) ? 1 : 0;
+  }
+  put_result(s, x, values, indices, i / s.k, place, mine.index());
 }
+
+// The division of a TopK, and its memory.
+struct TopK {
+  TopK(const Shape& x, const TopKAttributes& t, const Traits& traits) {
+    const int axis = positive_axis(t.axis(), x.rank());
+    s.n = static_cast<uint64_t>(x[axis]);
+    s.step = static_cast<uint64_t>(x.elements(axis + 1, x.rank()));
+    s.k = static_cast<uint64_t>(t.k());
+    s.largest = t.largest();
+    elements = static_cast<uint64_t>(x.elements());
+    lines = elements == 0 ? 0 : elements / s.n;
+    const uint64_t blocks = 2 * static_cast<uint64_t>(traits.processors);
+    const uint64_t parts = lines > kBlockCounters ? 1 : blocks / std::max<uint64_t>(lines, 1) + 1;
+    // Chunks start at multiples of 16 elements, so that all start alike for accesses of 16 bytes.
+    const uint64_t least = std::max({kLeastChunk, kLeastGain * s.k, (s.n + parts - 1) / parts});
+    s.chunk = (least + 15) / 16 * 16;
+    s.chunks = lines > kBlockCounters ? 1 : std::max(1u, blocks_for(s.n, s.chunk));
+  }
+
+  bool selects() const { return lines > 0 && s.k > 0 && s.n > kLongestOfWarp; }
+  template <class T>
+  bool sorts_apart() const {
+    return s.k > kSortedKeys<T>;
+  }
+  uint64_t survivors() const { return s.chunks == 1 ? 0 : lines * s.chunks * s.k; }
+
+  Selection s;
+  uint64_t elements;
+  uint64_t lines;
+};
 
 template <class T>
 uint64_t top_k_workspace(const NodeView& node) {
-  const auto& t = node.attributes<TopKAttributes>();
-  const Shape& x = node.in(0);
-  const auto n = static_cast<uint64_t>(x[positive_axis(t.axis(), x.rank())]);
-  const auto elements = static_cast<uint64_t>(x.elements());
-  return elements == 0 ? 0 : key_bytes<T>(elements / n, n, static_cast<uint64_t>(t.k()));
+  const TopK top(node.in(0), node.attributes<TopKAttributes>(), node.traits);
+  if (!top.selects()) {
+    return 0;
+  }
+  const uint64_t chosen = top.sorts_apart<T>() ? top.lines * top.s.k : 0;
+  return (top.survivors() + chosen) * sizeof(KeyOf<T>);
 }
 
 template <class T>
-void top_k_of_chunks(Launch& l, uint64_t lines, uint64_t n, uint64_t k, uint64_t step,
-                     bool largest) {
-  const uint64_t half = key_bytes<T>(lines, n, k) / 2;
-  std::byte* const memory = reinterpret_cast<std::byte*>(l.workspace());
-  const Key* keys = nullptr;
-  Line line = line_of(n, k, step, largest);
-  for (unsigned round = 0;; ++round) {
-    Key* const next = reinterpret_cast<Key*>(memory + round % 2 * half);
-    l.launch("top k of chunks", top_k_chunks_kernel<T>, blocks_for(lines * line.chunks, 1),
-             kChunkKeys, l.in_as<T>(0), keys, next, l.out_as<T>(0), l.out_as<int32_t>(1), line,
-             line.survivors(), n);
-    if (line.chunks == 1) {
-      return;
-    }
-    line = line_of(line.survivors(), k, step, largest);
-    keys = next;
+void select(Launch& l, const TopK& top) {
+  auto* const survivors = reinterpret_cast<KeyOf<T>*>(l.workspace());
+  KeyOf<T>* const chosen = top.sorts_apart<T>() ? survivors + top.survivors() : nullptr;
+  l.launch("top k", top_k_select_kernel<T>, blocks_for(top.lines * top.s.chunks, 1), kSelectThreads,
+           l.in_as<T>(0), survivors, chosen, l.out_as<T>(0), l.out_as<int32_t>(1), top.s,
+           l.block_counters());
+  if (chosen != nullptr) {
+    const uint64_t count = top.lines * top.s.k;
+    l.launch("top k sort", top_k_sort_kernel<T>, blocks_for(count, kElementThreads),
+             kElementThreads, l.in_as<T>(0), chosen, l.out_as<T>(0), l.out_as<int32_t>(1), top.s,
+             count);
   }
 }
 
@@ -254,32 +486,23 @@ constexpr uint64_t kComparisonsPerWait = 100000;
 
 template <class T>
 void top_k(Launch& l) {
-  const auto& t = l.attributes<TopKAttributes>();
-  const Shape& x = l.in_shape(0);
-  const int axis = positive_axis(t.axis(), x.rank());
-  const auto k = static_cast<uint64_t>(t.k());
-  if (k == 0) {
+  const TopK top(l.in_shape(0), l.attributes<TopKAttributes>(), l.traits());
+  if (top.selects()) {
+    select<T>(l, top);
     return;
   }
-  const auto elements = static_cast<uint64_t>(x.elements());
-  const auto n = static_cast<uint64_t>(x[axis]);
-  const auto step = static_cast<uint64_t>(x.elements(axis + 1, x.rank()));
-  const uint64_t lines = static_cast<uint64_t>(x.elements(0, axis)) * step;
-  if (lines > 0 && key_bytes<T>(lines, n, k) > 0) {
-    top_k_of_chunks<T>(l, lines, n, k, step, t.largest());
+  const Selection& s = top.s;
+  if (s.k == 0) {
     return;
   }
-  const unsigned team = n <= kLongestOfWarp ? kLanes : kRowThreads;
   const auto launch = [&](auto* kernel, uint64_t count, unsigned each, unsigned threads) {
     l.launch("top k", kernel, blocks_for(count, each), threads, l.in_as<T>(0), l.out_as<T>(0),
-             l.out_as<int32_t>(1), count, n, step, k, t.largest());
+             l.out_as<int32_t>(1), count, s.n, s.step, s.k, s.largest);
   };
-  if (2 * k >= n || k * kComparisonsPerWait >= elements * team) {
-    launch(top_k_kernel<T>, elements, kElementThreads, kElementThreads);
-  } else if (team == kLanes) {
-    launch(top_k_passes_kernel<kLanes, T>, lines, kRowThreads / kLanes, kRowThreads);
+  if (2 * s.k >= s.n || s.k * kComparisonsPerWait >= top.elements * kLanes) {
+    launch(top_k_kernel<T>, top.elements, kElementThreads, kElementThreads);
   } else {
-    launch(top_k_passes_kernel<kRowThreads, T>, lines, 1, kRowThreads);
+    launch(top_k_passes_kernel<T>, top.lines, kRowThreads / kLanes, kRowThreads);
   }
 }
 
