@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "open_device.h"
+#include "planned_device.h"
 
 namespace bowline::detail::device {
 
@@ -60,6 +61,10 @@ class VulkanBackend final : public device::Backend {
   Result<std::unique_ptr<device::Device>> open(int index,
                                                const DeviceOptions& options) const override {
     return OpenVulkan::open(index, options);
+  }
+  // `model`: see planned_device().
+  std::unique_ptr<device::Device> open_to_plan(std::string_view model) const override {
+    return planned_device(model);
   }
 };
 

@@ -4,35 +4,17 @@
 #include <cstdlib>
 #include <utility>
 
+#include "query.h"
 #include "twin.h"
 #include "vk_status.h"
 
 namespace bowline::detail::vulkan {
 namespace {
 
-constexpr uint64_t kAlignment = 64;  // kernels need only 8; a cache line is faster
 // Bytes per staged copy, for memory that the host cannot see.
 constexpr uint64_t kStagingBytes = 4u << 20;
 // A problem of the self test takes less than this time.
 constexpr uint64_t kTestWaitNs = 10'000'000'000;
-
-const char* too_large(const NodeView& node) {
-  const auto exceeds = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
-  if (std::ranges::any_of(node.query.inputs, exceeds) ||
-      std::ranges::any_of(node.query.outputs, exceeds)) {
-    return "A tensor has more than 2^31 - 1 elements; the kernels index with 32 bits.";
-  }
-  return nullptr;
-}
-
-// Forced variants have other kernels, so they have other choices.
-device::TuningKey tuning_key(const PhysicalDevice& physical) {
-  const std::string_view name = physical.properties.deviceName;
-  return {physical.variants.empty() ? format("Vulkan {}", name)
-                                    : format("Vulkan {}, variants {}", name, physical.variants),
-          format("{}, version {}, subgroups of {}", physical.driver,
-                 physical.properties.driverVersion, physical.subgroup_size)};
-}
 
 }  // namespace
 
@@ -79,13 +61,8 @@ Status OpenVulkan::start(const PhysicalDevice& physical) {
   info.commandBufferCount = 1;
   BOWLINE_TRY(check(device_->call().vkAllocateCommandBuffers(device_->handle(), &info, &copies_),
                     "making the command buffer for copies"));
+  capabilities_ = capabilities_of(physical);
   BOWLINE_TRY(find_out_staging());
-  capabilities_.alignment = kAlignment;
-  capabilities_.max_buffer_bytes = physical.max_buffer_bytes;
-  capabilities_.host_memory = physical.is_software();
-  // Shaders do not require DenormPreserve, which few drivers offer.
-  capabilities_.denormals = false;
-  capabilities_.tuning = tuning_key(physical);
   return {};
 }
 
@@ -194,25 +171,7 @@ Status OpenVulkan::check_alive() const {
 }
 
 device::NodeAnswer OpenVulkan::query(const device::NodeQuery& query) const {
-  device::NodeAnswer answer;
-  const Result<const Kernel*> found = device::kernel_of<Kernel>(kKernels, kBackendName, query);
-  if (!found.ok()) {
-    answer.reason = found.status().message();
-    return answer;
-  }
-  const Kernel* kernel = found.value();
-  const NodeView node{query, device_->physical()};
-  const char* refusal = too_large(node);
-  if (refusal == nullptr && kernel->refusal != nullptr) {
-    refusal = kernel->refusal(node);
-  }
-  if (refusal != nullptr) {
-    answer.reason = refusal;
-    return answer;
-  }
-  answer.workspace_bytes = kernel->workspace == nullptr ? 0 : kernel->workspace(node);
-  answer.candidates = kernel->candidates == nullptr ? 0 : kernel->candidates(node);
-  return answer;
+  return answer_to(query, device_->physical());
 }
 
 Result<device::MemoryInfo> OpenVulkan::memory_info() {

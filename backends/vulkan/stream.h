@@ -24,6 +24,12 @@ struct Node {
   Op op = Op::Invalid;
 };
 
+// Recording::launches().
+inline uint32_t launches_of(std::span<const Command> commands) {
+  return static_cast<uint32_t>(std::ranges::count_if(
+      commands, [](const Command& c) { return c.kind != Command::Kind::barrier; }));
+}
+
 class Stream : public device::Recording {
  public:
   explicit Stream(Device& device) : device_(&device) {}
@@ -32,10 +38,7 @@ class Stream : public device::Recording {
   Stream& operator=(const Stream&) = delete;
 
   uint64_t overhead_bytes() const override { return tables.allocated_bytes; }
-  uint32_t launches() const override {
-    return static_cast<uint32_t>(std::ranges::count_if(
-        commands, [](const Command& c) { return c.kind != Command::Kind::barrier; }));
-  }
+  uint32_t launches() const override { return launches_of(commands); }
 
   // What a submission of pieces runs. Its time is not set.
   Submitted work_of(const Piece& first, const Piece& last) const;

@@ -284,7 +284,7 @@ struct RecordInfo {
   /// The workspace counts in both. Dynamic dimensions count with their maximum.
   uint64_t read_bytes = 0;
   uint64_t written_bytes = 0;  ///< See `read_bytes`.
-  /// On a planning device for CUDA: the names of the kernels that one run launches, in order.
+  /// On a planning device for a GPU: the names of the kernels that one run launches, in order.
   std::vector<std::string> kernels;
   /// Records of the same level do not depend on each other. Levels in a Repeat start at 0.
   uint32_t level = 0;

@@ -16,15 +16,22 @@ constexpr DeviceClass kClasses[] = {
      1.2e-6,
      "NVIDIA Ada architecture white paper: 46 multiprocessors at 2.475 GHz, 128 f32 and 256 matrix "
      "multiply-adds each; 504 GB/s"},
-    {"rx7800xt", "AMD Radeon RX 7800 XT, Vulkan", "planning:vulkan", 37.3e12, 74.6e12, 562e9, 2e-6,
-     "AMD product page: f32, f16 matrix, 624 GB/s"},
-    {"arc770", "Intel Arc A770, Vulkan", "planning:vulkan", 17.2e12, 137.6e12, 504e9, 3e-6,
+    {"rtx4070_vulkan", "NVIDIA GeForce RTX 4070, Vulkan", "planning:vulkan@rtx4070", 29.1e12,
+     58.3e12, 454e9, 2e-6, "as rtx4070"},
+    {"rx7800xt", "AMD Radeon RX 7800 XT, Vulkan", "planning:vulkan@rx7800xt", 37.3e12, 74.6e12,
+     562e9, 2e-6, "AMD product page: f32, f16 matrix, 624 GB/s"},
+    {"arc770", "Intel Arc A770, Vulkan", "planning:vulkan@arc770", 17.2e12, 137.6e12, 504e9, 3e-6,
      "Intel Xe-HPG white paper: 32 cores at 2.1 GHz, 128 f32 and 1024 matrix multiply-adds each; "
      "560 GB/s"},
-    {"adreno740", "Qualcomm Adreno 740, Vulkan", "planning:vulkan", 2.1e12, 2.1e12, 60e9, 10e-6,
+    {"adreno740", "Qualcomm Adreno 740, Vulkan", "planning:vulkan@adreno740", 2.1e12, 2.1e12, 60e9,
+     10e-6,
      "Qualcomm publishes no rates; 1,536 multiply-adds at 680 MHz and LPDDR5X of 67 GB/s, from "
      "reviews; matrix units: none"},
 };
+
+constexpr KernelRate shader_rate(std::string_view shader, Unit unit, double share) {
+  return {.kernel = shader, .unit = unit, .share = share, .budget = "", .is_shader = true};
+}
 
 constexpr KernelRate kRates[] = {
     {"product", Unit::f32, 0.62, "matmul.product_kernel<float,128,8,1,false>"},
@@ -49,6 +56,15 @@ constexpr KernelRate kRates[] = {
     {"attention decode", Unit::f32, 0.1, ""},
     {"attention_grad queries", Unit::f32, 0.6, ""},
     {"attention_grad keys", Unit::f32, 0.6, ""},
+    // Shaders. No tool counts the instructions of their loops, so all shares are assumptions.
+    // Loads and stores of shared memory take issue slots: 1 per 4 matrices, or per 8 multiply-adds.
+    shader_rate("matmul_units", Unit::matrix, 0.4),
+    shader_rate("matmul_tile", Unit::f32, 0.5),
+    // Widening 16-bit weights takes as many instructions as multiplying them.
+    shader_rate("matvec", Unit::f32, 0.25),
+    // Softmax, masks and shared memory take more slots than the products.
+    shader_rate("attention_tile", Unit::f32, 0.3),
+    shader_rate("attention_grad_tile", Unit::f32, 0.3),
     {"", Unit::f32, 0.4, ""},
 };
 

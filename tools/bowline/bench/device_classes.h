@@ -39,6 +39,8 @@ struct KernelRate {
   // of weights, scores that are computed again, and hidden halves of tiles on the diagonal (for
   // causal attention over 1,024 keys).
   double needed = 1;
+  // The kernels are the variants of a shader of Vulkan, whose names begin with `kernel`.
+  bool is_shader = false;
 };
 std::span<const KernelRate> kernel_rates();
 

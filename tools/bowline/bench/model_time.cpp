@@ -34,6 +34,7 @@ struct Modelled {
   std::string title;
   ModelledTime time;
   double tokens = 1;
+  std::string refusal;  // why the device cannot run it; empty: it can
 };
 
 Result<Modelled> modelled_step(const ModelTimeOptions& o, const DeviceClass& device) {
@@ -43,11 +44,16 @@ Result<Modelled> modelled_step(const ModelTimeOptions& o, const DeviceClass& dev
   TrainOptions options;
   options.dims = {{"batch", o.batch}, {"seq", o.seq}};
   options.precision.compute_dtype = compute_of(o.compute);
-  BOWLINE_TRY_ASSIGN(const Trainer trainer, Trainer::create(model, planning, options));
-  BOWLINE_TRY_ASSIGN(const PlanInfo plan, trainer.describe());
   Modelled m;
   m.title = fmt::format("step of {}, batch {} x {}, in {}", o.model, o.batch, o.seq, o.compute);
   m.tokens = static_cast<double>(o.batch * o.seq);
+  const Result<Trainer> trainer = Trainer::create(model, planning, options);
+  if (!trainer.ok() && trainer.status().code() == Code::out_of_memory) {
+    m.refusal = trainer.status().message();
+    return m;
+  }
+  BOWLINE_TRY(trainer.status());
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, trainer.value().describe());
   for (const SegmentInfo& segment : plan.segments) {
     if (segment.name == "accumulate" || segment.name == "update") {
       add_segment(segment, device, m.time);
@@ -78,6 +84,9 @@ Result<Modelled> modelled_token(const ModelTimeOptions& o, const DeviceClass& de
 }
 
 nlohmann::json json_of(const Modelled& m) {
+  if (!m.refusal.empty()) {
+    return {{"refusal", m.refusal}};
+  }
   nlohmann::json parts;
   for (const Part part : kParts) {
     const PartTime& p = m.time.parts[static_cast<size_t>(part)];
@@ -97,6 +106,10 @@ void print_records(const ModelledTime& time) {
 void print_time(const Modelled& m, bool records) {
   const double seconds = m.time.seconds();
   print("modelled {}\n", m.title);
+  if (!m.refusal.empty()) {
+    print("modelled   refused   {}\n", m.refusal);
+    return;
+  }
   print("modelled   total     {:9.3f} ms, {:.0f} tokens/s\n", 1e3 * seconds, m.tokens / seconds);
   for (const Part part : kParts) {
     const PartTime& p = m.time.parts[static_cast<size_t>(part)];

@@ -42,10 +42,17 @@ Part part_of(const RecordInfo& r, const SegmentInfo& segment) {
                                                        : Part::memory;
 }
 
+// True if the rate is of the kernel, or of all variants of a shader: "matvec" of
+// "matvec_f32_plain".
+bool is_of(const KernelRate& rate, std::string_view kernel) {
+  return kernel == rate.kernel || (rate.is_shader && kernel.starts_with(rate.kernel));
+}
+
 // The rate of the kernel of a record that multiplies.
 const KernelRate& rate_of(const RecordInfo& r, std::set<std::string>& unknown) {
   for (const std::string& kernel : r.kernels) {
-    const auto found = std::ranges::find(kernel_rates(), kernel, &KernelRate::kernel);
+    const auto found = std::ranges::find_if(
+        kernel_rates(), [&](const KernelRate& rate) { return is_of(rate, kernel); });
     if (found != kernel_rates().end()) {
       return *found;
     }

@@ -1,0 +1,45 @@
+// Plans for Vulkan devices that this machine need not have.
+#include <set>
+
+#include "emulation/gpt2.h"
+
+namespace bowline::test {
+namespace {
+
+// The kernels of a training step in bf16.
+std::set<std::string> kernels_of_a_step(const char* device) {
+  const Device planning = must(Device::open(device));
+  TinyLm lm = tiny_lm();
+  EXPECT_OK(lm.model.to(planning));
+  TrainOptions options = adamw(lm);
+  options.precision.compute_dtype = DType::bf16;
+  const Trainer trainer = must(Trainer::create(lm.model, planning, options));
+  std::set<std::string> out;
+  for (const SegmentInfo& segment : must(trainer.describe()).segments) {
+    EXPECT_GE(segment.launches, segment.records.empty() ? 0u : 1u);
+    for (const RecordInfo& r : segment.records) {
+      EXPECT_EQ(r.kernels.empty(), r.kind != RecordInfo::Kind::op) << r.op;
+      out.insert(r.kernels.begin(), r.kernels.end());
+    }
+  }
+  return out;
+}
+
+TEST(VulkanPlans, HaveTheKernelsOfTheDevice) {
+  const std::set<std::string> amd = kernels_of_a_step("planning:vulkan@rx7800xt");
+  EXPECT_TRUE(amd.contains("matmul_units_bf16"));
+  EXPECT_TRUE(amd.contains("attention_tile_plain"));
+  const std::set<std::string> intel = kernels_of_a_step("planning:vulkan@arc770");
+  EXPECT_FALSE(intel.contains("matmul_units_bf16"));
+  EXPECT_TRUE(intel.contains("matmul_tile_plain"));
+}
+
+TEST(VulkanPlans, AreRefusedForAnUnknownDevice) {
+  const auto opened = Device::open("planning:vulkan@nothing");
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.status().message().find("vulkan cannot plan for \"nothing\""), std::string::npos)
+      << opened.status().message();
+}
+
+}  // namespace
+}  // namespace bowline::test
