@@ -83,6 +83,8 @@ void main() {
   const uint m0 = (own_tile / p.groups_x) * TM;
   const uint n0 = (own_tile % p.groups_x) * TN;
   const BatchOffsets o = batch_offsets(z);
+  const uint first_k = o.part * p.part;
+  const uint end_k = min(first_k + p.part, p.k);
   const bool a_along_k = p.a_k == 1;
   const bool b_along_k = p.b_k == 1;
   vec4 next_a[LOADS_A];
@@ -93,8 +95,8 @@ void main() {
       acc[i][j] = 0;
     }
   }
-  for (uint k0 = 0; k0 < p.k + TK; k0 += TK) {
-    if (k0 < p.k) {
+  for (uint k0 = first_k; k0 < end_k + TK; k0 += TK) {
+    if (k0 < end_k) {
       [[unroll]] for (uint e = 0; e < LOADS_A; ++e) {
         PLACE_OF_LOAD(e, TM, a_along_k)
         LOAD_4(next_a[e], p.a, 1, o.a, m0 + row, k0 + k, p.m, a_along_k,
@@ -106,7 +108,7 @@ void main() {
                (b_along_k ? p.b_n : p.b_k), ELEMENT_B)
       }
     }
-    if (k0 > 0) {
+    if (k0 > first_k) {
       [[unroll]] for (uint k = 0; k < DEPTH; ++k) {
         vec4 b[THREAD_N];
         [[unroll]] for (uint j = 0; j < THREAD_N; ++j) {
@@ -121,7 +123,7 @@ void main() {
       }
       barrier();
     }
-    if (k0 < p.k) {
+    if (k0 < end_k) {
       [[unroll]] for (uint e = 0; e < LOADS_A; ++e) {
         PLACE_OF_LOAD(e, TM, a_along_k)
         STORE_4(tile_a, next_a[e], row, k, a_along_k)

@@ -15,7 +15,7 @@
 
 layout(constant_id = 1) const uint TM = 64;
 layout(constant_id = 2) const uint TN = 64;
-// bits: A, B are aligned to 16 bytes, C to 8; A, B are contiguous along K
+// bits: A, B are aligned to 16 bytes, C to four elements; A, B are contiguous along K; C has parts
 layout(constant_id = 3) const uint LAYOUT = 0;
 layout(constant_id = 4) const uint GROUPS_M = 2;  // subgroups along M and N
 layout(constant_id = 5) const uint GROUPS_N = 2;
@@ -25,10 +25,12 @@ layout(constant_id = 8) const uint UNIT_K = 16;
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { uvec4 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) writeonly buffer Pairs { uvec2 v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Sums { vec4 v[]; };
 
 const bool C_IS_ALIGNED = (LAYOUT & 4) != 0;
 const bool A_ALONG_K = (LAYOUT & 8) != 0;
 const bool B_ALONG_K = (LAYOUT & 16) != 0;
+const bool HAS_PARTS = (LAYOUT & 32) != 0;
 
 // Sizes in vectors of eight elements. A line of a tile is contiguous in memory, and in shared
 // memory a vector longer, so that matrices of neighbouring lines are in different banks.
@@ -98,7 +100,7 @@ uvec4 load_8(Elements from, bool is_aligned, uint first, uvec2 place, uvec2 size
     }                                                                                             \
   }
 
-// Stores four results of row m from column n on.
+// Stores four results of row m from column n on. Those of parts are f32.
 void store_4(uint first, uint m, uint n, vec4 x) {
   if (p.has_bias != 0) {
     [[unroll]] for (uint c = 0; c < 4; ++c) {
@@ -106,13 +108,21 @@ void store_4(uint first, uint m, uint n, vec4 x) {
     }
   }
   const uint at = first + m * p.n + n;
+  if (HAS_PARTS && C_IS_ALIGNED) {
+    Sums(p.c).v[at / 4] = x;
+    return;
+  }
   if (C_IS_ALIGNED) {
     Pairs(p.c).v[at / 4] = uvec2(NARROW(x.x) | NARROW(x.y) << 16, NARROW(x.z) | NARROW(x.w) << 16);
     return;
   }
   [[unroll]] for (uint c = 0; c < 4; ++c) {
     if (n + c < p.n) {
-      write(Elements(p.c), at + c, x[c]);
+      if (HAS_PARTS) {
+        p.c.v[at + c] = x[c];
+      } else {
+        write(Elements(p.c), at + c, x[c]);
+      }
     }
   }
 }
@@ -128,6 +138,8 @@ void main() {
   const uint m0 = (own_tile / p.groups_x) * TM;
   const uint n0 = (own_tile % p.groups_x) * TN;
   const BatchOffsets o = batch_offsets(z);
+  const uint first_k = o.part * p.part;
+  const uint end_k = min(first_k + p.part, p.k);
   const uvec2 size_a = A_ALONG_K ? uvec2(p.m, p.k) : uvec2(p.k, p.m);  // lines, their length
   const uvec2 size_b = B_ALONG_K ? uvec2(p.n, p.k) : uvec2(p.k, p.n);
   const uint region_m = gl_SubgroupID % GROUPS_M * REGION_M;
@@ -140,14 +152,14 @@ void main() {
       sums[i][j] = fcoopmatNV<32, gl_ScopeSubgroup, UNIT_M, UNIT_N>(0.0);
     }
   }
-  for (uint k0 = 0; k0 < p.k + TK; k0 += TK) {
-    if (k0 < p.k) {
+  for (uint k0 = first_k; k0 < end_k + TK; k0 += TK) {
+    if (k0 < end_k) {
       const uvec2 at_a = A_ALONG_K ? uvec2(m0, k0) : uvec2(k0, m0);
       const uvec2 at_b = B_ALONG_K ? uvec2(n0, k0) : uvec2(k0, n0);
       LOAD_TILE(next_a, p.a, 1, o.a, at_a, size_a, LOADS_A, LINE_A)
       LOAD_TILE(next_b, p.b, 2, o.b, at_b, size_b, LOADS_B, LINE_B)
     }
-    if (k0 > 0) {
+    if (k0 > first_k) {
       [[unroll]] for (uint k = 0; k < TK; k += UNIT_K) {
         fcoopmatNV<16, gl_ScopeSubgroup, UNIT_M, UNIT_K> a[COUNT_M];
         [[unroll]] for (uint i = 0; i < COUNT_M; ++i) {
@@ -173,7 +185,7 @@ void main() {
       }
       barrier();
     }
-    if (k0 < p.k) {
+    if (k0 < end_k) {
       STORE_TILE(next_a, 0, LOADS_A, LINES_A, LINE_A)
       STORE_TILE(next_b, TILE_A, LOADS_B, LINES_B, LINE_B)
       barrier();

@@ -55,6 +55,9 @@ struct PhysicalDevice {
 
   // Fewer workgroups do not occupy the device; then smaller tiles are faster.
   uint32_t many_groups = 64;
+  // The parts of the k of a product have at least so many steps. Smaller parts cost more time than
+  // they save.
+  uint32_t least_part = 512;
   bool has_large_tiles = true;  // products may use other tiles than the smallest
 
   std::string variants;           // the applied variants (variant.h)

@@ -425,8 +425,8 @@ std::string key_text(const PhysicalDevice& d) {
                             d.driver, d.properties.deviceID);
   for (const uint32_t number :
        {d.vendor(), d.default_subgroup, d.min_subgroup, d.max_subgroup, d.max_invocations,
-        d.max_shared_bytes, d.many_groups, d.f16_unit.m, d.f16_unit.n, d.f16_unit.k, d.bf16_unit.m,
-        d.bf16_unit.n, d.bf16_unit.k}) {
+        d.max_shared_bytes, d.many_groups, d.least_part, d.f16_unit.m, d.f16_unit.n, d.f16_unit.k,
+        d.bf16_unit.m, d.bf16_unit.n, d.bf16_unit.k}) {
     text += format(" {}", number);
   }
   for (const bool has : {d.has_int64, d.keeps_special_values, d.has_16bit_storage,

@@ -28,6 +28,8 @@ constexpr device::KernelVariant<PhysicalDevice> kDeviceVariants[] = {
      }},
     // Small products use the tiles of large products.
     {"large_tiles", [](PhysicalDevice& d) { d.many_groups = 1; }},
+    // The k of every product has parts.
+    {"many_parts", [](PhysicalDevice& d) { d.least_part = 1; }},
     // Inputs, outputs and per-step scalars have a twin in device memory.
     {"discrete", [](PhysicalDevice& d) { d.is_discrete = true; }},
     {"no_matrix_units", [](PhysicalDevice& d) { d.f16_unit = d.bf16_unit = {}; }},

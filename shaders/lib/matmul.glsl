@@ -2,6 +2,9 @@
 //
 // Matrices of a batch are `stride` elements apart. If batch_rank > 0, the offsets come from
 // `batch`, a table as in index.glsl, in which broadcast batch axes have stride 0.
+//
+// The k may have parts, which are multiples of 32. Then C has a batch of results for each part,
+// without the bias, and matmul_combine.comp adds them.
 layout(push_constant, scalar) uniform Push {
   Floats a;
   Floats b;
@@ -15,11 +18,12 @@ layout(push_constant, scalar) uniform Push {
   uint has_bias;
   uint groups_x;  // workgroups per matrix
   uint groups_y;
-  uint batches;
+  uint batches;   // matrices, once per part
   uint a_m;  // strides of the general variants: of op(A) along m and k, of op(B) along k and n
   uint a_k;
   uint b_k;
   uint b_n;
+  uint part;  // the k of a part
 #if defined(CODES)
   // bits: a is quantized, b is quantized, a is transposed, b is transposed. A quantized operand has
   // the address of its CodeTable
@@ -31,10 +35,11 @@ struct BatchOffsets {
   uint a;
   uint b;
   uint c;
+  uint part;
 };
 
 BatchOffsets batch_offsets(uint z) {
-  BatchOffsets o = BatchOffsets(0, 0, z * p.m * p.n);
+  BatchOffsets o = BatchOffsets(0, 0, z * p.m * p.n, 0);
   uint rest = z;
   for (uint r = 0; r < p.batch_rank; ++r) {
     const uint i = max(p.batch_rank, 1u) - 1 - clamp_index(r, p.batch_rank);
@@ -44,6 +49,7 @@ BatchOffsets batch_offsets(uint z) {
     o.a += at * uint(p.batch.v[3 * p.batch_rank + i]);
     o.b += at * uint(p.batch.v[4 * p.batch_rank + i]);
   }
+  o.part = rest;
   return o;
 }
 

@@ -1,6 +1,7 @@
 // The Vulkan backend on devices with the limits of phones, Macs and graphics cards: a fake driver
 // opens, plans and records, and computes nothing.
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "fake_vulkan.h"
@@ -150,6 +151,53 @@ TEST(VulkanProfiles, MatrixUnitsOfEachSizeTrain) {
       EXPECT_GT(fake::driver().matrix_modules, 0u) << name;
     }
   }
+}
+
+struct Divided {
+  int64_t mn, k;
+  uint64_t parts;
+};
+
+// Too few tiles for a GPU: workgroups divide the k, and another dispatch adds their results.
+TEST(VulkanProfiles, ALongProductWithFewTilesIsDivided) {
+  fake::reset(named("GeForce RTX 4070"));
+  const auto device = must(open_fake());
+  for (const Divided& d : {Divided{64, 8192, 16}, Divided{64, 1100, 2}, Divided{64, 1000, 1},
+                           Divided{224, 8192, 2}, Divided{256, 8192, 1}}) {
+    device::Program program;
+    program.slots = device::kFirstStorageSlot;
+    device::Record& r = program.records.emplace_back();
+    r.op = Op::MatMul;
+    r.attributes = Attributes::of(file::MatMulAttributesT{});
+    r.inputs.resize(2);
+    r.outputs.resize(1);
+    r.inputs[0].shape = Shape{d.mn, d.k};
+    r.inputs[1].shape = Shape{d.k, d.mn};
+    r.outputs[0].shape = Shape{d.mn, d.mn};
+    const auto query = [&](uint32_t candidate) {
+      return device->query({r.op, r.type, r.attributes, r.inputs, r.outputs, candidate});
+    };
+    const device::NodeAnswer answer = query(device::kNoCandidate);
+    const uint64_t bytes = r.outputs[0].bytes();
+    EXPECT_EQ(answer.workspace_bytes, d.parts == 1 ? 0 : d.parts * bytes) << d.mn << " " << d.k;
+    std::set<uint64_t> workspaces;
+    for (uint32_t c = 0; c < answer.candidates; ++c) {
+      workspaces.insert(query(c).workspace_bytes);
+    }
+    EXPECT_TRUE(workspaces.contains(0));
+    EXPECT_TRUE(workspaces.contains(answer.workspace_bytes))
+        << "`bowline tune` measures the choice";
+    r.workspace.shape = Shape{static_cast<int64_t>(answer.workspace_bytes)};
+    r.workspace.dtype = DType::u8;
+    std::vector<device::Buffer> buffers;
+    for (const uint64_t size : {uint64_t{16} << 20, uint64_t{64}, uint64_t{64}}) {
+      buffers.push_back(must(device->allocate(size, device::MemoryKind::device)));
+    }
+    fake::driver().dispatches = 0;
+    const auto recording = must(device->record(program, buffers));
+    EXPECT_EQ(fake::driver().dispatches, d.parts == 1 ? 1u : 2u);
+  }
+  EXPECT_EQ(fake::driver().faults, std::vector<std::string>());
 }
 
 // A chain of products in a program of its own.

@@ -1,7 +1,9 @@
 //! ops(f32, f16, bf16) MatMul Linear
 // Matrix products: lane-shuffle kernels on software devices, shared-memory tiles on GPUs, matrix
-// units for 16-bit matrices, and a kernel for products with few rows.
+// units for 16-bit matrices, and a kernel for products with few rows. With few tiles, workgroups
+// divide the k.
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "convert.h"
@@ -41,6 +43,7 @@ struct Way {
   };
   Kind kind;
   uint32_t size;
+  uint32_t parts = 1;  // of k
 };
 
 // Tiles of matmul_tile.comp from large to small. An invocation has 64, 64, 32 and 8 results in
@@ -68,11 +71,60 @@ size_t first_tile(const PhysicalDevice& physical) {
   return physical.vendor() != kIntel && fits(physical, kTiles[0]) ? 0 : 1;
 }
 
-uint64_t parts(int64_t n, uint32_t size) { return (static_cast<uint64_t>(n) + size - 1) / size; }
+uint64_t tiles_along(int64_t n, uint32_t size) {
+  return (static_cast<uint64_t>(n) + size - 1) / size;
+}
+
+uint64_t groups_of(const Tile& tile, const MatrixProduct& p) {
+  return tiles_along(p.m, tile.rows) * tiles_along(p.n, tile.columns) * p.batch.elements();
+}
 
 bool has_few(const PhysicalDevice& physical, const Tile& tile, const MatrixProduct& p) {
-  return parts(p.m, tile.rows) * parts(p.n, tile.columns) * p.batch.elements() <
-         physical.many_groups;
+  return groups_of(tile, p) < physical.many_groups;
+}
+
+// The k of a product in parts of `size` steps, which workgroups of their own compute.
+struct Parts {
+  uint64_t count = 1;
+  uint64_t size = 0;
+};
+
+// At most `count` parts. Their size is a multiple of the depth of all tiles.
+Parts parts_of(int64_t k, uint32_t count) {
+  constexpr uint64_t kStep = 32;
+  const auto all = static_cast<uint64_t>(k);
+  if (count == 1) {
+    return {1, all};
+  }
+  const uint64_t size = round_up((all + count - 1) / count, kStep);
+  return {(all + size - 1) / size, size};
+}
+
+uint64_t elements_of_c(const MatrixProduct& p) {
+  return p.batch.elements() * static_cast<uint64_t>(p.m) * static_cast<uint64_t>(p.n);
+}
+
+// Of the results of the parts.
+uint64_t parts_bytes(const MatrixProduct& p, uint32_t parts) {
+  const uint64_t count = parts_of(p.k, parts).count;
+  return count == 1 ? 0 : count * elements_of_c(p) * sizeof(float);
+}
+
+// The most parts of a product with this tile, a power of two.
+uint32_t most_parts(const PhysicalDevice& physical, const Tile& tile, const MatrixProduct& p) {
+  constexpr uint64_t kMostParts = 16, kMostBytes = uint64_t{8} << 20;
+  if (physical.uses_cpu_kernels() || !has_few(physical, tile, p)) {
+    return 1;
+  }
+  const uint64_t most = std::min({static_cast<uint64_t>(p.k) / physical.least_part, kMostParts,
+                                  kMostBytes / (elements_of_c(p) * sizeof(float))});
+  return std::bit_floor(static_cast<uint32_t>(std::max<uint64_t>(most, 1)));
+}
+
+// As many parts as occupy the device twice.
+uint32_t choose_parts(const PhysicalDevice& physical, const Tile& tile, const MatrixProduct& p) {
+  const uint64_t wanted = std::max<uint64_t>(2 * physical.many_groups / groups_of(tile, p), 1);
+  return std::min(most_parts(physical, tile, p), std::bit_floor(static_cast<uint32_t>(wanted)));
 }
 
 const Tile& choose_tile(const PhysicalDevice& physical, const MatrixProduct& p) {
@@ -134,10 +186,11 @@ Choice choose(const Launch& l, const Product& p, const std::optional<Way>& way) 
 
 // The push constants of lib/matmul.glsl, for workgroups that compute `rows` x `columns`. Sets the
 // number of workgroups.
-Push operands(Launch& l, const Product& p, uint32_t rows, uint32_t columns, Grid* grid) {
+Push operands(Launch& l, const Product& p, uint32_t rows, uint32_t columns, const Parts& parts,
+              Grid* grid) {
   const uint64_t batches = p.batch.elements();
-  const uint64_t groups_x = parts(p.n, columns), groups_y = parts(p.m, rows);
-  grid->groups = groups_x * groups_y * batches;
+  const uint64_t groups_x = tiles_along(p.n, columns), groups_y = tiles_along(p.m, rows);
+  grid->groups = groups_x * groups_y * batches * parts.count;
   Push push;
   for (const size_t side : {0, 1}) {
     p.codes[side].empty() ? push.add(side == 0 ? p.a : p.b) : push.table(l.table(p.codes[side]));
@@ -145,8 +198,9 @@ Push operands(Launch& l, const Product& p, uint32_t rows, uint32_t columns, Grid
   push.add(p.c, p.bias)
       .table(l.table(words_of(p.batch)))
       .u32(p.m, p.n, p.k, batches == 1 ? 0 : rank_of(p.batch), p.bias != 0);
-  push.u32(groups_x, groups_y, batches, p.transpose_a ? 1 : p.k, p.transpose_a ? p.m : 1);
-  push.u32(p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1);
+  push.u32(groups_x, groups_y, batches * parts.count);
+  push.u32(p.transpose_a ? 1 : p.k, p.transpose_a ? p.m : 1);
+  push.u32(p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1, parts.size);
   return push;
 }
 
@@ -156,11 +210,36 @@ Work work_of(const Product& p, double bytes) {
   return {products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * bytes};
 }
 
-void multiply(Launch& l, const Product& p, const std::optional<Way>& way) {
+// The product whose C are the results of the parts.
+Product product_of_parts(const Product& p, VkDeviceAddress results) {
+  Product of_parts = p;
+  of_parts.c = results;
+  of_parts.bias = 0;
+  return of_parts;
+}
+
+// Adds the results of the parts. `shader` is the variant for C and the bias.
+void add_parts(Launch& l, uint32_t shader, const Product& p, VkDeviceAddress results,
+               const Parts& parts) {
+  l.barrier();
+  const uint64_t elements = elements_of_c(p);
+  const Grid grid = l.over_elements(elements);
+  Push push;
+  push.add(results, p.c, p.bias == 0 ? p.c : p.bias)
+      .u32(elements, p.n, p.bias != 0, grid.per_group);
+  const double sums = static_cast<double>(elements * parts.count);
+  l.dispatch(shader, {static_cast<uint32_t>(parts.count)}, push, grid,
+             {sums, (sums + static_cast<double>(elements)) * sizeof(float)});
+}
+
+void multiply(Launch& l, const Product& all, VkDeviceAddress workspace,
+              const std::optional<Way>& way, uint32_t most_parts) {
+  const Parts parts = parts_of(all.k, most_parts);
+  const Product p = parts.count == 1 ? all : product_of_parts(all, workspace);
   const Choice choice = choose(l, p, way);
   Grid grid;
   grid.local = choice.local;
-  Push push = operands(l, p, choice.rows, choice.columns, &grid);
+  Push push = operands(l, p, choice.rows, choice.columns, parts, &grid);
   if (p.has_codes()) {
     push.u32((p.codes[0].empty() ? 0u : 1u) | (p.codes[1].empty() ? 0u : 2u) |
              (p.transpose_a ? 4u : 0u) | (p.transpose_b ? 8u : 0u));
@@ -171,6 +250,9 @@ void multiply(Launch& l, const Product& p, const std::optional<Way>& way) {
   } else {
     l.dispatch(choice.shader, {choice.rows, choice.columns, aligned_rows(p, 4), p.format}, push,
                grid, work);
+  }
+  if (parts.count != 1) {
+    add_parts(l, shader::matmul_combine.f32, all, workspace, parts);
   }
 }
 
@@ -233,7 +315,7 @@ bool fits(const PhysicalDevice& physical, const Tile& tile, const MatrixUnit& un
 }
 
 const Tile& choose_unit_tile(const PhysicalDevice& physical, const MatrixUnit& unit,
-                             const Product& p) {
+                             const MatrixProduct& p) {
   const Tile* tile = kUnitTiles;
   while (tile + 1 != std::end(kUnitTiles) &&
          (has_few(physical, *tile, p) || !fits(physical, *tile, unit))) {
@@ -242,22 +324,29 @@ const Tile& choose_unit_tile(const PhysicalDevice& physical, const MatrixUnit& u
   return *tile;
 }
 
-void multiply_on_units(Launch& l, const Product& p, const std::optional<Way>& way) {
+void multiply_on_units(Launch& l, const Product& all, const std::optional<Way>& way,
+                       uint32_t most_parts) {
+  const Parts parts = parts_of(all.k, most_parts);
+  const Product p = parts.count == 1 ? all : product_of_parts(all, l.workspace());
   const PhysicalDevice& physical = l.physical();
   const MatrixUnit& unit = *physical.matrix_unit(l.type());
   const uint32_t subgroup = physical.unit_subgroup();
   const Tile* const tile = way ? &kUnitTiles[way->size] : &choose_unit_tile(physical, unit, p);
   const Regions r = regions_of(physical, *tile, unit);
-  const bool c_is_aligned = p.n % 4 == 0 && p.c % 8 == 0;
+  const bool c_is_aligned = p.n % 4 == 0 && p.c % (parts.count == 1 ? 8 : 16) == 0;
   const uint32_t layout = aligned_rows(p, 8) | (c_is_aligned ? 4u : 0u) |
-                          (p.transpose_a ? 0u : 8u) | (p.transpose_b ? 16u : 0u);
+                          (p.transpose_a ? 0u : 8u) | (p.transpose_b ? 16u : 0u) |
+                          (parts.count == 1 ? 0u : 32u);
   Grid grid;
   grid.local = r.count() * subgroup;
   grid.subgroup = subgroup;
-  const Push push = operands(l, p, tile->rows, tile->columns, &grid);
+  const Push push = operands(l, p, tile->rows, tile->columns, parts, &grid);
   l.dispatch(shader::matmul_units,
              {tile->rows, tile->columns, layout, r.rows, r.columns, unit.m, unit.n, unit.k}, push,
              grid, work_of(p, 2));
+  if (parts.count != 1) {
+    add_parts(l, variant(shader::matmul_combine, l.type()), all, l.workspace(), parts);
+  }
 }
 
 // The most rows for matvec.comp. With more rows, tiles are faster. On software devices it saves
@@ -302,7 +391,14 @@ std::vector<Way> ways_of(const PhysicalDevice& physical, const Node& node) {
     return ways;
   }
   p.join_rows();
-  if (has_few_rows(physical, node, p)) {
+  const bool has_rows = has_few_rows(physical, node, p);
+  const auto add_ways = [&](Way::Kind kind, uint32_t size, const Tile& tile) {
+    const uint32_t most = has_rows ? 1 : most_parts(physical, tile, p);
+    for (uint32_t count = 1; count <= most; count *= 2) {
+      ways.push_back({kind, size, count});
+    }
+  };
+  if (has_rows) {
     for (const uint32_t columns : kColumns) {
       if (columns * p.m <= kMostSums &&
           (columns <= kMostCodeColumns || node.inputs[1].encoding.is_plain())) {
@@ -313,7 +409,7 @@ std::vector<Way> ways_of(const PhysicalDevice& physical, const Node& node) {
   if (runs_on_units(physical, node)) {
     for (uint32_t i = 0; i < std::size(kUnitTiles); ++i) {
       if (fits(physical, kUnitTiles[i], *physical.matrix_unit(node.type))) {
-        ways.push_back({Way::Kind::units, i});
+        add_ways(Way::Kind::units, i, kUnitTiles[i]);
       }
     }
   }
@@ -325,7 +421,7 @@ std::vector<Way> ways_of(const PhysicalDevice& physical, const Node& node) {
   }
   for (uint32_t i = 0; i < std::size(kTiles); ++i) {
     if (fits(physical, kTiles[i])) {
-      ways.push_back({Way::Kind::tile, i});
+      add_ways(Way::Kind::tile, i, kTiles[i]);
     }
   }
   return ways;
@@ -335,15 +431,32 @@ uint32_t candidates(const NodeView& v) {
   return static_cast<uint32_t>(ways_of(v.physical, v.query).size());
 }
 
-// The way of the candidate of the record. Empty: the tables choose.
-std::optional<Way> way_of(const Launch& l) {
-  if (l.candidate() == device::kNoCandidate) {
+// The way of the candidate of the node. Empty: the tables choose.
+template <class Node>
+std::optional<Way> way_of(const PhysicalDevice& physical, const Node& node) {
+  if (node.candidate == device::kNoCandidate) {
     return {};
   }
-  const std::vector<Way> ways = ways_of(l.physical(), l.record());
-  const bool is_there = l.candidate() < ways.size() &&
-                        (ways[l.candidate()].kind != Way::Kind::few_rows || has_aligned_rows(l));
-  return is_there ? std::optional(ways[l.candidate()]) : std::nullopt;
+  const std::vector<Way> ways = ways_of(physical, node);
+  return node.candidate < ways.size() ? std::optional(ways[node.candidate]) : std::nullopt;
+}
+
+// The most parts of k on matrix units, or in f32.
+template <class Node>
+uint32_t parts_on_units(const PhysicalDevice& physical, const Node& node, const MatrixProduct& p,
+                        const std::optional<Way>& way) {
+  if (way) {
+    return way->parts;
+  }
+  const Tile& tile = choose_unit_tile(physical, *physical.matrix_unit(node.type), p);
+  return has_few_rows(physical, node, p) ? 1 : choose_parts(physical, tile, p);
+}
+template <class Node>
+uint32_t parts_in_f32(const PhysicalDevice& physical, const Node& node, const MatrixProduct& p,
+                      const std::optional<Way>& way) {
+  return way                               ? way->parts
+         : has_few_rows(physical, node, p) ? 1
+                                           : choose_parts(physical, choose_tile(physical, p), p);
 }
 
 bool is(const std::optional<Way>& way, Way::Kind kind) { return !way || way->kind == kind; }
@@ -381,7 +494,10 @@ void product(Launch& l) {
     return;
   }
   p.join_rows();
-  const std::optional<Way> way = way_of(l);
+  std::optional<Way> way = way_of(l.physical(), l.record());
+  if (way && way->kind == Way::Kind::few_rows && !has_aligned_rows(l)) {
+    way.reset();
+  }
   if (is(way, Way::Kind::few_rows) && has_few_rows(l.physical(), l.record(), p) &&
       has_aligned_rows(l)) {
     multiply_few_rows(l, p, way);
@@ -399,7 +515,7 @@ void product(Launch& l) {
   };
   if (is(way, Way::Kind::units) && runs_on_units(l.physical(), l.record())) {
     set(l);
-    multiply_on_units(l, p, way);
+    multiply_on_units(l, p, way, parts_on_units(l.physical(), l.record(), p, way));
     return;
   }
   Wide wide(l);
@@ -410,20 +526,22 @@ void product(Launch& l) {
       p.format = l.code_format(side, l.is_encoded(0) ? 0 : 1);
     }
   }
-  multiply(l, p, way);
+  multiply(l, p, wide.workspace(), way, parts_in_f32(l.physical(), l.record(), p, way));
   wide.finish();
 }
 
 // Matrix units read operands in their dtype. Other kernels convert them to f32.
 uint64_t workspace(const NodeView& v) {
-  if (runs_on_units(v.physical, v.query)) {
-    const std::vector<Way> ways = ways_of(v.physical, v.query);
-    const uint32_t i = v.query.candidate;
-    if (i >= ways.size() || ways[i].kind != Way::Kind::tile) {
-      return 0;
-    }
+  MatrixProduct p = matrix_product_of(v.query);
+  if (p.is_empty()) {
+    return 0;
   }
-  return Wide::bytes(v);
+  p.join_rows();
+  const std::optional<Way> way = way_of(v.physical, v.query);
+  if (runs_on_units(v.physical, v.query) && (!way || way->kind != Way::Kind::tile)) {
+    return parts_bytes(p, parts_on_units(v.physical, v.query, p, way));
+  }
+  return Wide::bytes(v) + parts_bytes(p, parts_in_f32(v.physical, v.query, p, way));
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+//! variants T=f32,f16,bf16
+// Adds the results that matmul_tile.comp or matmul_units.comp has for parts of k, in their order,
+// and the bias.
+#include "common.glsl"
+
+layout(push_constant, scalar) uniform Push {
+  Floats parts;
+  Elements c;
+  Elements bias;  // [columns], if has_bias
+  uint elements;  // of C
+  uint columns;
+  uint has_bias;
+  uint per_group;
+} p;
+
+layout(constant_id = 1) const uint PARTS = 2;
+
+void main() {
+  FOR_ELEMENTS(i, p.elements) {
+    A sum = p.parts.v[i];
+    [[unroll]] for (uint part = 1; part < PARTS; ++part) {
+      sum += p.parts.v[part * p.elements + i];
+    }
+    const A bias = p.has_bias != 0 ? read(p.bias, i % p.columns) : 0;
+    write(p.c, i, sum + bias);
+  }
+}
