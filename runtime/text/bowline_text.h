@@ -343,8 +343,9 @@ class Generator {
   MemoryReport memory() const;
   /// As Session::describe(), with the plans of "decode" and "prefill".
   Result<PlanInfo> describe() const;
-  /// Returns how many tokens needed all logits on the host. For the other tokens, only the 256
-  /// largest logits were copied from the device. The tokens are the same in both cases.
+  /// Returns how many times all logits were copied from the device. For the other tokens, only the
+  /// 256 largest logits were copied. They decide most tokens, also at a temperature without top_k,
+  /// top_p and min_p. The tokens are the same in both cases.
   uint64_t full_logits_count() const;
 
  private:

@@ -194,12 +194,13 @@ class GeneratorState {
     BOWLINE_REQUIRE(has_room(), "The text has {} tokens, more than the context ({}).", text.size(),
                     context);
     BOWLINE_TRY(prefill());
-    BOWLINE_TRY(decode(needs_all(sampler)));
-    std::optional<int32_t> id = drawn();
+    BOWLINE_TRY(decode(needed_all_));
+    std::optional<int32_t> id = whole_ ? drawn(all_) : drawn({});
+    needed_all_ = !id;
     if (!id && std::isfinite(lse_)) {
       // Decodes the same token again; the cache entry is the same.
-      BOWLINE_TRY(decode(true));
-      id = drawn();
+      BOWLINE_TRY(all_.empty() ? decode(true) : Status());
+      id = drawn(all_);
     }
     BOWLINE_REQUIRE_CODE(std::isfinite(lse_) && id, Code::non_finite,
                          "The logits after token {} are not finite: the log of the sum of their "
@@ -405,9 +406,9 @@ class GeneratorState {
     return {};
   }
 
-  std::optional<int32_t> drawn() const {
+  std::optional<int32_t> drawn(std::span<const float> all) const {
     const size_t window = std::min(text.size(), static_cast<size_t>(sampler.repetition_window));
-    const Logits logits{top_, top_ids_, lse_, all_, static_cast<size_t>(vocabulary_)};
+    const Logits logits{top_, top_ids_, lse_, all, static_cast<size_t>(vocabulary_)};
     return draw(sampler, logits, std::span(text).last(window), text.size());
   }
 
@@ -423,6 +424,7 @@ class GeneratorState {
   std::vector<float> top_;
   std::vector<int32_t> top_ids_;
   std::vector<float> all_;
+  bool needed_all_ = false;  // the largest logits did not decide the last token
 };
 
 Result<Generator> Generator::create(Model& model, const Device& device,

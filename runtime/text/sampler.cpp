@@ -8,7 +8,9 @@
 // - The probabilities of top-p are relative to the tokens that top-k left. Without top-k they are
 //   relative to all tokens, by the lse of the device. That lse is of the logits without penalty, so
 //   if the penalty changes a logit, all logits are needed.
-// - Without top-k, top-p and min-p any token may be drawn: all logits are needed.
+// - Without top-k, top-p and min-p any token may be drawn. The lse of the device bounds the sum of
+//   the probabilities of the unknown tokens, at any temperature (total_of). The token is determined
+//   if every sum within the bounds draws the same known token.
 //
 // Source  the order and definition of the steps: llama.cpp (src/llama-sampling.cpp), its default
 //         chain.
@@ -66,6 +68,8 @@ class Order {
     return out;
   }
   bool penalised() const { return penalised_; }
+  // The remaining candidates, in any order but the first.
+  std::span<const Candidate> rest() const { return heap_; }
   // Log of the sum of e^logit over the remaining candidates.
   double lse() const {
     const double most = heap_.empty() ? 0 : static_cast<double>(heap_.front().logit);
@@ -172,6 +176,76 @@ std::optional<std::vector<Candidate>> remaining(const SamplerOptions& options, c
   return is_known ? std::optional(std::move(cut.kept)) : std::nullopt;
 }
 
+// The weight of a logit at the temperature, relative to the largest logit.
+double weight_of(const SamplerOptions& options, float logit, float largest) {
+  return std::exp(static_cast<double>(logit - largest) / static_cast<double>(options.temperature));
+}
+
+struct Range {
+  double low = 0;
+  double high = 0;
+};
+
+// Bounds of the sum of the weights of the n unknown tokens. At temperature 1, let r be the sum of
+// their weights and `most` the weight of the smallest known logit, so no weight w exceeds `most`.
+// At another temperature, each becomes w^p with p = 1 / temperature. If p >= 1, the sum of w^p is
+// at most r most^(p-1), and it is smallest if all w are equal: n (r/n)^p. If p < 1, the two bounds
+// change places.
+Range rest_of(const SamplerOptions& options, const Logits& logits) {
+  const auto n = static_cast<double>(logits.vocabulary - logits.top.size());
+  const auto largest = static_cast<double>(logits.top.front());
+  const double most = std::exp(static_cast<double>(logits.top.back()) - largest);
+  if (n == 0 || most == 0) {
+    return {};
+  }
+  double known = 0;
+  for (const float logit : logits.top) {
+    known += std::exp(static_cast<double>(logit) - largest);
+  }
+  // The device adds numbers of at most 1 in f32, in a tree or in several partial sums.
+  constexpr double kRoundings = 64 * 0x1p-24;
+  const auto lse = static_cast<double>(logits.lse);
+  const double error = kRoundings * (1 + std::abs(lse));
+  const Range r = {std::max(std::exp(lse - error - largest) - known, 0.0),
+                   std::min(std::exp(lse + error - largest) - known, n * most)};
+  const double p = 1 / static_cast<double>(options.temperature);
+  const double of_equal = n * std::pow(std::max(p < 1 ? r.high : r.low, 0.0) / n, p);
+  const double of_largest = (p < 1 ? r.low : std::max(r.high, 0.0)) * std::pow(most, p - 1);
+  return p < 1 ? Range{of_largest, of_equal} : Range{of_equal, of_largest};
+}
+
+// Bounds of the sum of the weights of all tokens, in every order of the additions.
+Range total_of(const SamplerOptions& options, const Logits& logits, const Order& order) {
+  const bool is_known = !logits.all.empty() || logits.top.size() == logits.vocabulary;
+  if (order.rest().empty() || (!is_known && order.penalised())) {
+    return {0, INFINITY};
+  }
+  double sum = 0;
+  for (const Candidate& c : order.rest()) {
+    sum += weight_of(options, c.logit, order.rest().front().logit);
+  }
+  const Range rest = is_known ? Range{} : rest_of(options, logits);
+  const double error = static_cast<double>(logits.vocabulary + 4) * 0x1p-52;
+  return {(sum + rest.low) * (1 - error), (sum + rest.high) * (1 + error)};
+}
+
+// The first token at which the sum of the weights exceeds the part `at` of the total. Empty: this
+// is not the same token for every total in the range.
+std::optional<int32_t> drawn_within(const SamplerOptions& options, Order& order, double at,
+                                    const Range& total) {
+  const Range wanted = {at * total.low, at * total.high};
+  double sum = 0;
+  float largest = -INFINITY;
+  while (const std::optional<Candidate> c = order.next()) {
+    largest = std::max(largest, c->logit);
+    sum += weight_of(options, c->logit, largest);
+    if (!(sum <= wanted.low)) {
+      return sum > wanted.high ? std::optional(c->id) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Status check(const SamplerOptions& o) {
@@ -191,16 +265,21 @@ Status check(const SamplerOptions& o) {
   return {};
 }
 
-bool needs_all(const SamplerOptions& o) {
-  return o.temperature > 0 && o.top_k == 0 && o.top_p == 1 && o.min_p == 0;
-}
-
 std::optional<int32_t> draw(const SamplerOptions& options, const Logits& logits,
                             std::span<const int32_t> window, uint64_t position) {
   Order order(options, logits, window);
   if (options.temperature == 0) {
     const std::optional<Candidate> first = order.next();
     return first ? std::optional(first->id) : std::nullopt;
+  }
+  const double at = uniform(options.seed, position);
+  if (options.top_k == 0 && options.top_p == 1 && options.min_p == 0) {
+    const std::optional<int32_t> id =
+        drawn_within(options, order, at, total_of(options, logits, order));
+    if (id || logits.all.empty()) {
+      return id;
+    }
+    order = Order(options, logits, window);
   }
   const std::optional<std::vector<Candidate>> kept = remaining(options, logits, order);
   if (!kept || kept->empty()) {
@@ -209,12 +288,10 @@ std::optional<int32_t> draw(const SamplerOptions& options, const Logits& logits,
   std::vector<double> sums;
   double sum = 0;
   for (const Candidate& c : *kept) {
-    sum += std::exp(static_cast<double>(c.logit - kept->front().logit) /
-                    static_cast<double>(options.temperature));
+    sum += weight_of(options, c.logit, kept->front().logit);
     sums.push_back(sum);
   }
-  const double at = uniform(options.seed, position) * sum;
-  const auto chosen = std::ranges::upper_bound(sums, at);
+  const auto chosen = std::ranges::upper_bound(sums, at * sum);
   const size_t last = kept->size() - 1;
   return (*kept)[std::min(static_cast<size_t>(chosen - sums.begin()), last)].id;
 }

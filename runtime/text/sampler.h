@@ -18,9 +18,6 @@ struct Logits {
   size_t vocabulary = 0;
 };
 
-// True if the options can draw any token of the vocabulary, so that all logits are needed.
-bool needs_all(const SamplerOptions& options);
-
 // Draws the token at a position. `window`: the last tokens, with ids inside the vocabulary. Empty
 // if `top` does not determine the token and `all` is not known. With `all` the result is the same,
 // except for the rounding of sums.

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "bowline_text.h"
 #include "generate/decoder_model.h"
+#include "text/sampler.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -139,11 +140,61 @@ TEST_P(Generation, DrawnTokensFollowFromTheSeed) {
   options.sampler.seed = 6;
   ASSERT_OK(g.set_sampler(options.sampler));
   EXPECT_NE(answer(g, 30), first);
-  // Every token may be drawn.
-  ASSERT_OK(g.set_sampler({.temperature = 1.5f}));
-  ASSERT_OK(g.rewind(20));
-  (void)answer(g, 5);
-  EXPECT_EQ(g.full_logits_count(), 5u);
+}
+
+// What a device returns decides as its whole row of logits does.
+TEST_P(Generation, TheLargestLogitsOfADeviceDecideAsAllDo) {
+  shape_ = {.layers = 1, .vocabulary = 3001, .deviation = 0.6};
+  Model model = decoder_model(shape_);
+  const Device own = open_test_device(GetParam());
+  ASSERT_OK(model.resize("cache.*", 64).status());
+  ASSERT_OK(model.to(own));
+  const BoundDim length = {"kv_length", 64};
+  Session session = must(Session::create(model, own, "decode", {&length, 1}));
+  int32_t token = 7, position = 0;
+  float lse = 0;
+  Floats all(3001), top(256);
+  Ids ids(256);
+  const Tensor in[] = {{"tokens", DType::i32, {1, 1}, &token},
+                       {"positions", DType::i32, {1}, &position}};
+  const Tensor out[] = {{"lse", DType::f32, {1}, &lse},
+                        {"top_logits", DType::f32, {1, 256}, top.data()},
+                        {"top_ids", DType::i32, {1, 256}, ids.data()},
+                        {"logits", DType::f32, {1, 3001}, all.data()}};
+  int decided = 0;
+  for (; position < 12; ++position) {
+    const StepScalar steps[] = {{"position", static_cast<uint64_t>(position)},
+                                {"kv_length", static_cast<uint64_t>(position) + 1}};
+    ASSERT_OK(session.run("decode", in, out, steps));
+    const Ids window = {token, ids[1], ids[5]};
+    for (uint64_t i = 0; i < 96; ++i) {
+      SamplerOptions o = {.temperature = static_cast<float>(i % 8) / 4, .seed = i};
+      o.top_k = i / 8 % 3 == 1 ? 40 : 0;
+      o.min_p = i / 8 % 3 == 2 ? 0.05f : 0;
+      o.repetition_penalty = i % 5 == 0 ? 1.2f : 1;
+      const std::optional<int32_t> few = text::draw(o, {top, ids, lse, {}, 3001}, window, i);
+      if (few) {
+        ASSERT_EQ(few, text::draw(o, {top, ids, lse, all, 3001}, window, i)) << i;
+        ++decided;
+      }
+    }
+    token = ids[static_cast<size_t>(position) % 3];
+  }
+  EXPECT_GT(decided, 700);
+}
+
+// The same tokens, whether all logits are on the host or not.
+TEST_P(Generation, AnyTokenMayBeDrawnAtATemperature) {
+  Generator g = generator();
+  ASSERT_OK(g.set_sampler({.temperature = 1.5f, .seed = 3}));
+  ASSERT_OK(g.feed(some_ids(20, shape_.vocabulary)));
+  const Ids first = answer(g, 40);
+  const uint64_t copied = g.full_logits_count();
+  EXPECT_GT(copied, 0u);
+  EXPECT_LT(copied, 40u);
+  // From another token on, other tokens are drawn with all logits.
+  ASSERT_OK(g.rewind(41));
+  EXPECT_EQ(answer(g, 19), Ids(first.begin() + 21, first.end()));
 }
 
 // The cache is quantized, with a scale for each row of a head.
