@@ -355,57 +355,122 @@ bool uses_tensor_cores(const Problem& p, DType type, const Traits& traits) {
   return type != DType::f32 && traits.multiplies(type) && shared <= traits.shared_bytes();
 }
 
-// Sets the tiles and the keys per part of the problem.
-Choice choose(Problem& p, DType type, bool quantized, const Traits& traits) {
-  constexpr int64_t kMaxBytes = int64_t{8} << 20;
-  constexpr int kMaxFewQueries = 8;
+// Sets the tiles of the problem. Returns the number of blocks without parts.
+unsigned set_tiles(Problem& p, Choice& choice) {
+  if (choice.kernel != AttentionKernel::few_rows) {
+    return tile(p, false, choice.own);
+  }
   const int group = p.heads / p.kv_heads;
-  const AttentionKernel forced = traits.attention;
-  const bool many = traits.parts == Parts::many;
-  Choice out{AttentionKernel::tiles, 2 * kDown, 1};
-  int64_t fill = traits.processors;
-  unsigned blocks = 0;
-  if (forced == AttentionKernel::by_shape ? p.queries <= kMaxFewQueries
-                                          : forced == AttentionKernel::few_rows) {
-    out.kernel = AttentionKernel::few_rows;
-    out.own = p.queries * group == 1 ? 1 : 4;
-    fill *= 4;
-    p.tiles = blocks_for(static_cast<uint64_t>(p.queries * group), static_cast<uint64_t>(out.own));
-    blocks = p.tiles * static_cast<unsigned>(p.batches * p.kv_heads);
-  } else {
-    if (forced != AttentionKernel::tiles && !quantized && uses_tensor_cores(p, type, traits)) {
-      out = {AttentionKernel::mma, 16 * kMmaWarps, 1};
-    }
-    blocks = tile(p, false, out.own);
-  }
-  if (blocks == 0 || traits.parts == Parts::one || (!many && blocks >= fill)) {
-    return out;
-  }
-  // Keys per part. Tensor cores multiply so fast that fewer are not worth a launch that joins.
-  const int64_t smallest = many ? 1 : out.kernel == AttentionKernel::mma ? 512 : 64;
-  const int64_t useful = many ? kMaxParts : 2 * fill / blocks;
-  const int64_t parts = std::min(
-      {useful, p.keys / smallest, kMaxBytes / (p.rows() * (p.dim + 1) * 4), int64_t{kMaxParts}});
+  choice.own = p.queries * group == 1 ? 1 : 4;
+  p.tiles = blocks_for(static_cast<uint64_t>(p.queries * group), static_cast<uint64_t>(choice.own));
+  return p.tiles * static_cast<unsigned>(p.batches * p.kv_heads);
+}
+
+// The most parts with at least `smallest` keys each.
+int64_t most_parts(const Problem& p, int64_t smallest) {
+  constexpr int64_t kMaxBytes = int64_t{8} << 20;
+  return std::min(
+      {p.keys / smallest, kMaxBytes / (p.rows() * (p.dim + 1) * 4), int64_t{kMaxParts}});
+}
+
+// Sets the keys per part of the problem.
+void divide(Problem& p, Choice& choice, int64_t parts) {
   if (parts > 1) {
     p.part = static_cast<int>((p.keys + parts * kOthers - 1) / (parts * kOthers)) * kOthers;
-    out.parts = (p.keys + p.part - 1) / p.part;
+    choice.parts = (p.keys + p.part - 1) / p.part;
+  }
+}
+
+Choice with_kernel(AttentionKernel kernel) {
+  return {kernel, kernel == AttentionKernel::mma ? 16 * kMmaWarps : 2 * kDown, 1};
+}
+
+// The ways that `bowline tune` measures: every kernel that can run, with 1, 2, 4 and more parts.
+std::vector<Choice> candidates_of(const Problem& p, DType type, bool quantized,
+                                  const Traits& traits) {
+  constexpr int kMostQueries = 32;  // of few_rows, which reads all keys again for every few queries
+  std::vector<Choice> out;
+  for (const AttentionKernel kernel :
+       {AttentionKernel::few_rows, AttentionKernel::mma, AttentionKernel::tiles}) {
+    const bool can_run = kernel == AttentionKernel::few_rows ? p.queries <= kMostQueries
+                         : kernel == AttentionKernel::mma
+                             ? !quantized && uses_tensor_cores(p, type, traits)
+                             : true;
+    const bool is_wanted =
+        traits.attention == AttentionKernel::by_shape || traits.attention == kernel;
+    Problem tiled = p;
+    Choice choice = with_kernel(kernel);
+    if (!can_run || !is_wanted || set_tiles(tiled, choice) == 0) {
+      continue;
+    }
+    out.push_back(choice);
+    const int64_t most = traits.parts == Parts::one ? 1 : most_parts(p, kOthers);
+    for (int64_t parts = 2; parts <= most; parts *= 2) {
+      divide(tiled, choice, parts);
+      if (choice.parts > out.back().parts) {
+        out.push_back(choice);
+      }
+    }
   }
   return out;
 }
 
-uint64_t workspace_of(Problem p, bool quantized, const NodeView& node) {
-  const int parts = choose(p, node.query.type, quantized, node.traits).parts;
+// Sets the tiles and the keys per part of the problem, as the candidate does, or by shape.
+Choice choose(Problem& p, DType type, bool quantized, const Traits& traits, uint32_t candidate) {
+  constexpr int kMaxFewQueries = 8;
+  if (candidate != device::kNoCandidate) {
+    const std::vector<Choice> candidates = candidates_of(p, type, quantized, traits);
+    if (candidate < candidates.size()) {
+      Choice choice = candidates[candidate];
+      (void)set_tiles(p, choice);
+      divide(p, choice, choice.parts);
+      return choice;
+    }
+  }
+  const AttentionKernel forced = traits.attention;
+  const bool many = traits.parts == Parts::many;
+  const bool is_few = forced == AttentionKernel::by_shape ? p.queries <= kMaxFewQueries
+                                                          : forced == AttentionKernel::few_rows;
+  const bool is_mma = !is_few && forced != AttentionKernel::tiles && !quantized &&
+                      uses_tensor_cores(p, type, traits);
+  Choice out = with_kernel(is_few   ? AttentionKernel::few_rows
+                           : is_mma ? AttentionKernel::mma
+                                    : AttentionKernel::tiles);
+  const unsigned blocks = set_tiles(p, out);
+  const int64_t fill = int64_t{traits.processors} * (is_few ? 4 : 1);
+  if (blocks == 0 || traits.parts == Parts::one || (!many && blocks >= fill)) {
+    return out;
+  }
+  // Tensor cores multiply so fast that fewer keys per part are not worth a launch that joins.
+  const int64_t smallest = many ? 1 : is_mma ? 512 : 64;
+  const int64_t useful = many ? kMaxParts : 2 * fill / blocks;
+  divide(p, out, std::min(useful, most_parts(p, smallest)));
+  return out;
+}
+
+// What a query says of attention.
+struct Asked {
+  Problem problem;
+  bool quantized;
+};
+Asked asked(const NodeView& node) {
+  if (node.query.op == Op::PackedAttention) {
+    return {packed_problem(node.attributes<file::PackedAttentionAttributes>(), node.in(0)), false};
+  }
+  const std::span<const device::Operand> in = node.query.inputs;
+  return {problem_of(node.attributes<AttentionAttributes>(), node.in(0), node.in(1)),
+          !in[1].encoding.is_plain() || !in[2].encoding.is_plain()};
+}
+
+uint64_t workspace(const NodeView& node) {
+  auto [p, quantized] = asked(node);
+  const int parts = choose(p, node.query.type, quantized, node.traits, node.query.candidate).parts;
   return parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * sizeof(float);
 }
-uint64_t attention_workspace(const NodeView& node) {
-  const std::span<const device::Operand> in = node.query.inputs;
-  const bool quantized = !in[1].encoding.is_plain() || !in[2].encoding.is_plain();
-  return workspace_of(problem_of(node.attributes<AttentionAttributes>(), node.in(0), node.in(1)),
-                      quantized, node);
-}
-uint64_t packed_workspace(const NodeView& node) {
-  return workspace_of(
-      packed_problem(node.attributes<file::PackedAttentionAttributes>(), node.in(0)), false, node);
+
+uint32_t candidates(const NodeView& node) {
+  const auto [p, quantized] = asked(node);
+  return static_cast<uint32_t>(candidates_of(p, node.query.type, quantized, node.traits).size());
 }
 
 // K is the type of a stored key.
@@ -455,7 +520,7 @@ void tiles(Launch& l, const Problem& p, const Choice& choice) {
 // The operands of the problem are set.
 template <class T>
 void run(Launch& l, Problem p, bool quantized) {
-  const Choice choice = choose(p, l.type(), quantized, l.traits());
+  const Choice choice = choose(p, l.type(), quantized, l.traits(), l.candidate());
   KeyParts parts = {.count = choice.parts, .out = {l.out(0), l.type()}, .row_out = l.out(1)};
   p.out = parts.out;
   p.row_out = parts.row_out;
@@ -513,9 +578,9 @@ void packed_attention(Launch& l) {
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(attention, .run = attention<T>, .workspace = attention_workspace,
-                          .refusal = refusal, .encoded = 0b110);
-BOWLINE_KERNELS_OF_FLOATS(packed_attention, .run = packed_attention<T>,
-                          .workspace = packed_workspace, .refusal = packed_refusal);
+BOWLINE_KERNELS_OF_FLOATS(attention, .run = attention<T>, .workspace = workspace,
+                          .candidates = candidates, .refusal = refusal, .encoded = 0b110);
+BOWLINE_KERNELS_OF_FLOATS(packed_attention, .run = packed_attention<T>, .workspace = workspace,
+                          .candidates = candidates, .refusal = packed_refusal);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels
