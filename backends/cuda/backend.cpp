@@ -78,9 +78,13 @@ class CudaBackend : public device::Backend {
   Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions&) const override {
     return CudaDevice::open(index);
   }
-  // `model`: the architecture and the number of multiprocessors, "90x132".
+  // `model`: the architecture and the number of multiprocessors, "90x132". "90x132+cublaslt" also
+  // has the library.
   std::unique_ptr<device::Device> open_to_plan(std::string_view model) const override {
+    constexpr std::string_view kLibrary = "+cublaslt";
     Traits traits;
+    traits.has_library = model.ends_with(kLibrary);
+    model.remove_suffix(traits.has_library ? kLibrary.size() : 0);
     const char* const end = model.data() + model.size();
     const auto code = std::from_chars(model.data(), end, traits.code);
     if (code.ec != std::errc() || code.ptr == end || *code.ptr != 'x') {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "blas.h"
+#include "planned_blas.h"
 #include "variant.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
@@ -56,6 +57,7 @@ Result<std::unique_ptr<device::Device>> CudaDevice::open(int index) {
 std::unique_ptr<device::Device> CudaDevice::open_to_plan(const Traits& traits) {
   std::unique_ptr<CudaDevice> self(new CudaDevice(0));
   self->traits_ = traits;
+  self->blas_ = traits.has_library ? std::make_unique<PlannedBlas>() : nullptr;
   return self;
 }
 
@@ -240,7 +242,7 @@ Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
 }
 
 Result<std::unique_ptr<Recording>> CudaDevice::plan(const Program& program) {
-  BOWLINE_TRY_ASSIGN(auto recording, CudaRecording::plan(program, traits_));
+  BOWLINE_TRY_ASSIGN(auto recording, CudaRecording::plan(program, blas_.get(), traits_));
   return std::unique_ptr<Recording>(std::move(recording));
 }
 

@@ -11,6 +11,23 @@ using device::Program;
 using device::Record;
 using device::RecordTime;
 
+namespace {
+
+// The operands decide how fast the library is: on tensor cores if they have 16 bits, and slower if
+// rows do not consist of whole packs of 16 bytes.
+const char* name_of(const BlasProduct& p) {
+  if (p.type == DType::f32) {
+    return "cublasLtMatmul, f32";
+  }
+  constexpr int64_t kPack = 8;
+  const int64_t line_a = p.transpose_a ? p.m : p.k;
+  const int64_t line_b = p.transpose_b ? p.k : p.n;
+  const bool packs = line_a % kPack == 0 && line_b % kPack == 0 && p.n % kPack == 0;
+  return packs ? "cublasLtMatmul" : "cublasLtMatmul, unaligned rows";
+}
+
+}  // namespace
+
 void Launch::fail(Status status) {
   if (context_.status.ok()) {
     context_.status = std::move(status);
@@ -34,11 +51,12 @@ bool Launch::multiply(const BlasProduct& product, const BlasOperands& operands) 
   if (context_.prepares) {
     return context_.blas->prepare(product, operands);
   }
-  if (!context_.blas->multiply(product, operands, context_.stream)) {
-    return false;
+  const bool is_done = context_.plans ? context_.blas->supports(product)
+                                      : context_.blas->multiply(product, operands, context_.stream);
+  if (is_done) {
+    done(name_of(product), cudaSuccess);
   }
-  done("cublasLtMatmul", cudaSuccess);
-  return true;
+  return is_done;
 }
 
 void Launch::copy(void* to, const void* from, uint64_t bytes) {
@@ -121,11 +139,11 @@ Result<std::unique_ptr<CudaRecording>> CudaRecording::make(const Program& progra
   return out;
 }
 
-Result<std::unique_ptr<CudaRecording>> CudaRecording::plan(const Program& program,
+Result<std::unique_ptr<CudaRecording>> CudaRecording::plan(const Program& program, const Blas* blas,
                                                            const Traits& traits) {
   const std::vector<const Memory*> buffers(program.slots, nullptr);
   std::unique_ptr<CudaRecording> out(
-      new CudaRecording(program, buffers, nullptr, nullptr, traits, nullptr));
+      new CudaRecording(program, buffers, nullptr, blas, traits, nullptr));
   // No launch uses an address, but kernels ask whether one is null and to what it is aligned.
   std::ranges::fill(out->slots_, reinterpret_cast<std::byte*>(uintptr_t{kAlignment}));
   out->make_lists(out->tables_of_program(), nullptr, nullptr);

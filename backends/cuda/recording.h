@@ -20,9 +20,10 @@ class CudaRecording : public device::Recording {
                                                      cudaStream_t stream, const Blas* blas,
                                                      const Traits& traits,
                                                      uint32_t* block_counters);
-  // Lists the launches of a program on a device with these traits, without a device.
+  // Lists the launches of a program on a device with this library (or null) and these traits,
+  // without a device.
   static Result<std::unique_ptr<CudaRecording>> plan(const device::Program& program,
-                                                     const Traits& traits);
+                                                     const Blas* blas, const Traits& traits);
   ~CudaRecording() override;
 
   uint64_t overhead_bytes() const override { return tables_ ? tables_->bytes : 0; }

@@ -19,8 +19,8 @@ constexpr std::string_view kPlanning = "planning:";
 // size is unknown.
 //
 // "planning:cuda@90x132" plans for a GPU that this machine need not have (Backend::open_to_plan):
-// here of architecture sm_90, with 132 multiprocessors. So does "planning:vulkan@rx7800xt", with
-// the limits of that card.
+// here of architecture sm_90, with 132 multiprocessors. "planning:cuda@90x132+cublaslt" also has
+// the library. "planning:vulkan@rx7800xt" plans with the limits of that card.
 std::unique_ptr<Device> planning_device(std::unique_ptr<Device> inner);
 
 }  // namespace bowline::detail::device

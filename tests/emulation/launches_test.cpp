@@ -28,8 +28,8 @@ void add_records(const SegmentInfo& segment, Launches& to) {
 }
 
 // A step of 256 tokens on an H200, which spends most of its time on launches.
-Launches launches_of_a_step(std::optional<DType> compute) {
-  const Device planning = must(Device::open("planning:cuda-emu@90x132"));
+Launches launches_of_a_step(std::optional<DType> compute, const std::string& library = "") {
+  const Device planning = must(Device::open("planning:cuda-emu@90x132" + library));
   Gpt2 gpt(kGpt2Shape);
   EXPECT_OK(gpt.model.to(planning));
   TrainOptions o;
@@ -51,6 +51,16 @@ TEST(Launches, OfATrainingStep) {
   EXPECT_LE(f32.count, 253u) << f32.listing;
   const Launches bf16 = launches_of_a_step(DType::bf16);
   EXPECT_LE(bf16.count, 253u) << bf16.listing;
+}
+
+// With the library, all products of the step are its own: it has their epilogues, except the sum of
+// a residual connection and a bias gradient.
+TEST(Launches, OfATrainingStepWithTheLibrary) {
+  const Launches bf16 = launches_of_a_step(DType::bf16, "+cublaslt");
+  EXPECT_LE(bf16.count, 253u) << bf16.listing;
+  EXPECT_NE(bf16.listing.find("12 x FusedMatMul: [cublasLtMatmul]"), std::string::npos)
+      << bf16.listing;
+  EXPECT_EQ(bf16.listing.find("[tensor product]"), std::string::npos) << bf16.listing;
 }
 
 // A token with a context of 256.

@@ -32,6 +32,7 @@ CLASSES = ["h200", "h100", "rtx4070", "rtx4070_vulkan", "rx7800xt", "arc770", "a
 # name: (flags, the part of the output)
 CASES = {
     "step 32 x 1024": (["--batch", "32", "--seq", "1024"], "step"),
+    "step 32 x 1024, own products": (["--library", "none"], "step"),
     "step 1 x 256": (["--batch", "1", "--seq", "256"], "step"),
     "token bf16": ([], "token"),
     "token q4_0": (["--quantize", "q4_0"], "token"),

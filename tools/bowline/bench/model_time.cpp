@@ -20,6 +20,7 @@ namespace {
 struct ModelTimeOptions {
   std::string model = std::string(kGpt2Shape);
   std::string device_class;
+  std::string library = "cublaslt";
   std::string encoding;
   std::string compute = "bf16";
   std::string format = "text";
@@ -37,9 +38,15 @@ struct Modelled {
   std::string refusal;  // why the device cannot run it; empty: it can
 };
 
+// The class has cuBLASLt if the name of its device ends with "+cublaslt".
+std::string planning_name(const ModelTimeOptions& o, const DeviceClass& device) {
+  return std::string(o.library == "none" ? device.planning.substr(0, device.planning.find('+'))
+                                         : device.planning);
+}
+
 Result<Modelled> modelled_step(const ModelTimeOptions& o, const DeviceClass& device) {
   BOWLINE_TRY_ASSIGN(Model model, planned_model(o.model));
-  BOWLINE_TRY_ASSIGN(const Device planning, open_device(std::string(device.planning)));
+  BOWLINE_TRY_ASSIGN(const Device planning, open_device(planning_name(o, device)));
   BOWLINE_TRY(model.to(planning));
   TrainOptions options;
   options.dims = {{"batch", o.batch}, {"seq", o.seq}};
@@ -65,7 +72,7 @@ Result<Modelled> modelled_step(const ModelTimeOptions& o, const DeviceClass& dev
 Result<Modelled> modelled_token(const ModelTimeOptions& o, const DeviceClass& device) {
   BOWLINE_TRY_ASSIGN(Model model, planned_model(o.model));
   BOWLINE_TRY(quantize_all(model, o.encoding));
-  BOWLINE_TRY_ASSIGN(const Device planning, open_device(std::string(device.planning)));
+  BOWLINE_TRY_ASSIGN(const Device planning, open_device(planning_name(o, device)));
   BOWLINE_TRY(model.resize("cache.*", o.context).status());
   BOWLINE_TRY(model.to(planning));
   const BoundDim length = {"kv_length", o.context};
@@ -148,6 +155,7 @@ Result<int> run(const ModelTimeOptions& o) {
   if (o.format == "json") {
     nlohmann::json all = {{"modelled", true},
                           {"device_class", device.name},
+                          {"planning", planning_name(o, device)},
                           {"f32_flops", device.f32},
                           {"matrix_flops", device.matrix},
                           {"bandwidth", device.bandwidth},
@@ -173,6 +181,14 @@ Result<int> run(const ModelTimeOptions& o) {
       device.description, device.f32 / 1e12, device.matrix / 1e12, device.bandwidth / 1e9,
       1e6 * device.launch_gap);
   print("modelled rates from: {}\n", device.source);
+  if (planning_name(o, device).find('+') != std::string::npos) {
+    const KernelRate& rate =
+        *std::ranges::find(kernel_rates(), "cublasLtMatmul", &KernelRate::kernel);
+    print(
+        "modelled with cuBLASLt (--library), at {:.0f} percent of the matrix rate: an assumption, "
+        "to compare with measured times\n",
+        100 * rate.share);
+  }
   for (const auto& [name, time] : times) {
     print_time(time, o.records);
   }
@@ -198,6 +214,8 @@ void add_bench_model_time(CLI::App& bench, Context& context) {
   verb->add_option("--device-class", o->device_class, "GPU to compute the time for")
       ->check(CLI::IsMember(names))
       ->required();
+  add_choice(verb, "--library", o->library, "Library of matrix products on CUDA",
+             {"cublaslt", "none"});
   add_number(verb, "--batch", o->batch, "Rows of a training batch", 1, 1 << 20);
   add_number(verb, "--seq", o->seq, "Tokens per row", 1, 1 << 20);
   add_number(verb, "--context", o->context, "Tokens in the KV cache at a token", 1, 1 << 20);
