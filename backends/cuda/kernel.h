@@ -136,7 +136,8 @@ class Launch {
                ? reinterpret_cast<const uint32_t*>(context_.slots[device::kStepSlot] + o.count_at)
                : nullptr;
   }
-  // Numbers in device memory that are 0 before and after each launch (device/last_block.cuh).
+  // Numbers in device memory that are 0 before and after each launch (device/last_block.cuh,
+  // device/grid_barrier.cuh).
   uint32_t* block_counters() const { return context_.block_counters; }
   uint32_t node() const { return record_.node; }
   uint32_t iteration() const { return iteration_; }
@@ -173,13 +174,14 @@ class Launch {
   template <class... P, class... A>
   void launch_shared(const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
                      unsigned shared_bytes, A... args) {
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !is_enqueuing()) {
-      return;
-    }
-    done(name, context_.plans
-                   ? cudaSuccess
-                   : BOWLINE_CUDA_NAMESPACE::launch(name, kernel, grid, block, shared_bytes,
-                                                    context_.stream, args...));
+    launch_as(Blocks::independent, name, kernel, grid, block, shared_bytes, args...);
+  }
+  // The same for blocks that wait for one another (device/grid_barrier.cuh). The GPU must have
+  // cooperative launches and hold all the blocks at once.
+  template <class... P, class... A>
+  void launch_together(const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
+                       unsigned shared_bytes, A... args) {
+    launch_as(Blocks::together, name, kernel, grid, block, shared_bytes, args...);
   }
   void fail(Status status);
   void copy(void* to, const void* from, uint64_t bytes);
@@ -188,6 +190,17 @@ class Launch {
  private:
   std::byte* at(const device::Operand& o) const;
   bool is_enqueuing() const { return context_.status.ok() && !context_.prepares; }
+  template <class... P, class... A>
+  void launch_as(Blocks blocks, const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
+                 unsigned shared_bytes, A... args) {
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !is_enqueuing()) {
+      return;
+    }
+    done(name, context_.plans
+                   ? cudaSuccess
+                   : BOWLINE_CUDA_NAMESPACE::launch(name, kernel, blocks, grid, block, shared_bytes,
+                                                    context_.stream, args...));
+  }
   // Counts a launch and keeps the first failure.
   void done(const char* name, cudaError_t error);
 

@@ -44,9 +44,15 @@ using Shared = T;
 // A kernel may use this much shared memory only after a call for that kernel.
 constexpr unsigned kSharedWithoutCall = 48 * 1024;
 
+// How the blocks of a launch run.
+enum class Blocks : uint8_t {
+  independent,
+  together,  // a cooperative launch: all at once, so that a block may wait for others
+};
+
 // Enqueues kernel(args...) on the stream, with `shared_bytes` of dynamic shared memory per block.
 template <class... P, class... A>
-cudaError_t launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
+cudaError_t launch(const char* name, void (*kernel)(P...), Blocks blocks, dim3 grid, dim3 block,
                    unsigned shared_bytes, cudaStream_t stream, A... args) {
   static_assert(sizeof...(P) == sizeof...(A), "The kernel takes another number of arguments.");
   const auto* const function = reinterpret_cast<const void*>(kernel);
@@ -59,14 +65,18 @@ cudaError_t launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block
   }
 #ifdef BOWLINE_CUDA_EMULATED
   return launch_kernel(
-      name, grid, block, stream, [=] { kernel(static_cast<P>(args)...); }, shared_bytes, function);
+      name, grid, block, stream, [=] { kernel(static_cast<P>(args)...); }, shared_bytes, function,
+      blocks == Blocks::together);
 #else
   (void)name;
   std::tuple<P...> values(static_cast<P>(args)...);
   return std::apply(
       [&](P&... value) {
         void* pointers[] = {&value...};
-        return cudaLaunchKernel(function, grid, block, pointers, shared_bytes, stream);
+        return blocks == Blocks::together
+                   ? cudaLaunchCooperativeKernel(function, grid, block, pointers, shared_bytes,
+                                                 stream)
+                   : cudaLaunchKernel(function, grid, block, pointers, shared_bytes, stream);
       },
       values);
 #endif

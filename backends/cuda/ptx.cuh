@@ -148,6 +148,30 @@ __device__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], const uin
 #endif
 }
 
+// Adds to a counter in device memory, as a release of the device: what happened before, in this
+// thread or before a barrier of its block, is visible to whoever acquires the counter afterwards.
+__device__ inline void add_release(uint32_t* counter, uint32_t value) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;"
+               :
+               : "l"(__cvta_generic_to_global(counter)), "r"(value)
+               : "memory");
+}
+// Waits until a counter in device memory has reached `target`, and acquires it. The counter may
+// wrap around.
+__device__ inline void wait_acquire(const uint32_t* counter, uint32_t target) {
+  uint32_t now;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                 : "=r"(now)
+                 : "l"(__cvta_generic_to_global(counter))
+                 : "memory");
+  } while (static_cast<int32_t>(now - target) < 0);
+}
+
+// Only the emulation records these.
+__device__ inline void exchange_read(const void*) {}
+__device__ inline void exchange_write(const void*) {}
+
 // 2^x, with a relative error of 2^-22. Results below 2^-126 are 0.
 __device__ inline float power_of_two(float x) {
   float y;

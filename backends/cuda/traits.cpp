@@ -37,7 +37,8 @@ int code_for(std::string_view architectures, int major, int minor) {
 Result<Traits> Traits::of(int device) {
   cudaDeviceProp p;
   BOWLINE_CUDA(cudaGetDeviceProperties(&p, device), "ask for the properties of the GPU");
-  return Traits{code_for(kArchitectures, p.major, p.minor), p.multiProcessorCount};
+  return Traits{code_for(kArchitectures, p.major, p.minor), p.multiProcessorCount,
+                p.cooperativeLaunch != 0};
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

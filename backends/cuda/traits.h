@@ -31,6 +31,7 @@ enum class AttentionKernel : uint8_t {
 struct Traits {
   int code = 0;        // from code_for
   int processors = 0;  // multiprocessors
+  bool has_cooperative_launch = true;
 
   // For tests (variant.h).
   std::string_view variants = {};  // that were applied

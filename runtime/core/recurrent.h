@@ -1,4 +1,4 @@
-// The sizes of a recurrent layer, and the scratch memory that its steps need on a GPU.
+// The sizes of a recurrent layer, and of the buffers in which a GPU passes its states.
 #pragma once
 
 #include "base/checked.h"
@@ -16,7 +16,7 @@ struct RecurrentLayer {
   bool reset_after = true;  // of a Gru
 
   // The step that runs after i others.
-  uint64_t at(uint64_t i) const { return reverse ? steps - 1 - i : i; }
+  constexpr uint64_t at(uint64_t i) const { return reverse ? steps - 1 - i : i; }
   constexpr uint64_t state() const { return uint64_t{batch} * units; }
 };
 
@@ -41,18 +41,5 @@ RecurrentLayer recurrent_layer_of(const Node& node) {
 
 // The distance of buffers of `floats` values.
 inline uint64_t buffer_bytes(uint64_t floats) { return round_up(floats * sizeof(float), 256); }
-
-// Forward: two buffers alternate between the state before a step and the state after it; without
-// reset_after, r * h and z have buffers too. Backward: two buffers alternate for the gradients of
-// the products; a Gru also has a buffer for dh.
-template <class Node>
-uint64_t recurrent_workspace(const Node& node) {
-  const RecurrentLayer layer = recurrent_layer_of(node);
-  const uint64_t state = buffer_bytes(layer.state());
-  if (node.op == Op::Lstm || node.op == Op::Gru) {
-    return state * (layer.reset_after ? 2 : 4);
-  }
-  return 2 * buffer_bytes(layer.gates * layer.state()) + (layer.gates == 3 ? state : 0);
-}
 
 }  // namespace bowline

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "device/grid_barrier.cuh"
 #include "run.h"
 
 namespace bowline::detail::cuda_emu {
@@ -286,6 +287,141 @@ TEST(Grid, AfterAnErrorTheNextGridRuns) {
                 }),
             "");
   EXPECT_EQ(threads, 128);
+}
+
+// Blocks of 64 threads that wait for one another.
+class CooperativeGrid : public testing::Test {
+ protected:
+  static constexpr unsigned kBlocks = 3;
+  static constexpr unsigned kThreads = 64;
+  static constexpr unsigned kSize = kBlocks * kThreads;
+
+  static std::string run_together(const std::function<void()>& kernel, unsigned shared_bytes = 0) {
+    return run_grid(dim3(kBlocks), dim3(kThreads), kernel, shared_bytes, true);
+  }
+  // Runs twice, because every second launch starts its threads and blocks in reverse.
+  void expect_refused(const std::function<void()>& kernel, const std::string& part) {
+    for (int i = 0; i < 2; ++i) {
+      counters_ = {};
+      const std::string error = run_together(kernel);
+      EXPECT_NE(error.find(part), std::string::npos) << "instead: " << error;
+    }
+  }
+  static unsigned me() { return blockIdx.x * kThreads + threadIdx.x; }
+  // An element of another block.
+  static unsigned other() { return (me() + kThreads) % kSize; }
+
+  std::array<uint32_t, 2> counters_ = {};
+  std::vector<float> x_ = std::vector<float>(kSize);
+  std::vector<float> y_ = std::vector<float>(kSize);
+};
+
+TEST_F(CooperativeGrid, ABarrierOrdersWhatBlocksExchange) {
+  std::vector<float> out(kSize);
+  const Exchanged x[2] = {Exchanged(x_.data()), Exchanged(y_.data())};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(run_together([&] {
+                GridBarrier barrier(counters_.data());
+                x[0].write(me(), static_cast<float>(me()));
+                for (unsigned step = 0; step < 5; ++step) {
+                  barrier.wait();
+                  x[(step + 1) % 2].write(me(), x[step % 2].read(other()));
+                }
+                barrier.end();
+                out[me()] = x[1].read(me());
+              }),
+              "");
+    EXPECT_EQ(out[0], 5 * kThreads % kSize);
+    EXPECT_EQ(counters_, (std::array<uint32_t, 2>{})) << "as before the launch";
+  }
+}
+
+TEST_F(CooperativeGrid, AMissingBarrierIsFound) {
+  const Exchanged x(x_.data());
+  expect_refused(
+      [&] {
+        x.write(me(), 1);
+        __syncthreads();
+        (void)x.read(other());
+      },
+      "with no barrier of the grid between");
+}
+
+// A barrier orders the reads of a step after the writes of the step before. The next writes need
+// another buffer.
+TEST_F(CooperativeGrid, AWrongBufferIsFound) {
+  const Exchanged x(x_.data());
+  expect_refused(
+      [&] {
+        GridBarrier barrier(counters_.data());
+        x.write(me(), 1);
+        barrier.wait();
+        x.write(me(), x.read(other()));
+      },
+      "with no barrier of the grid between");
+}
+
+// The adds of the counter order what other threads of the block wrote only after a barrier of the
+// block; and the wait orders only after one what the others read.
+TEST_F(CooperativeGrid, ABarrierNeedsThoseOfItsBlocks) {
+  const Exchanged x(x_.data());
+  const auto wait = [&](bool before, bool after) {
+    x.write(me(), 1);
+    if (before) {
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+      add_release(counters_.data(), 1);
+      wait_acquire(counters_.data(), kBlocks);
+    }
+    if (after) {
+      __syncthreads();
+    }
+    (void)x.read(other());
+  };
+  counters_ = {};
+  EXPECT_EQ(run_together([&] { wait(true, true); }), "");
+  expect_refused([&] { wait(false, true); }, "with no barrier of the grid between");
+  expect_refused([&] { wait(true, false); }, "with no barrier of the grid between");
+}
+
+TEST_F(CooperativeGrid, ABarrierThatABlockSkipsIsFound) {
+  expect_refused(
+      [&] {
+        if (blockIdx.x != 1) {
+          GridBarrier(counters_.data()).wait();
+        }
+      },
+      "for a counter that stays at 2 of 3");
+}
+
+TEST_F(CooperativeGrid, ABarrierNeedsACooperativeLaunch) {
+  const std::string error = run(kBlocks, kThreads, [&] { GridBarrier(counters_.data()).wait(); });
+  EXPECT_NE(error.find("for a counter that stays at 1 of 3"), std::string::npos) << error;
+}
+
+// Each block has its own dynamic shared memory. Static shared memory is the next block's.
+TEST_F(CooperativeGrid, DynamicSharedMemoryOutlivesABarrier) {
+  counters_ = {};
+  EXPECT_EQ(run_together(
+                [&] {
+                  GridBarrier barrier(counters_.data());
+                  const int word = static_cast<int>(threadIdx.x);
+                  dynamic_shared().store_word(word, me());
+                  barrier.wait();
+                  x_[me()] = static_cast<float>(dynamic_shared().load_word(word));
+                },
+                4 * kThreads),
+            "");
+  EXPECT_EQ(x_[70], 70);
+  expect_refused(
+      [&] {
+        __shared__ Shared<float[kThreads]> values;
+        values[threadIdx.x] = 1;
+        GridBarrier(counters_.data()).wait();
+        (void)static_cast<float>(values[threadIdx.x]);
+      },
+      "that the block has not written");
 }
 
 // Round trips and ties to even, compared with the definition of the formats.

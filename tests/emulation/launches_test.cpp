@@ -1,5 +1,7 @@
 // The number of launches of GPT-2 124M, as the importer builds it, and what may follow a product in
 // one launch.
+#include <map>
+
 #include "emulation/gpt2.h"
 #include "generate/decoder_model.h"
 
@@ -61,6 +63,54 @@ TEST(Launches, OfATrainingStepWithTheLibrary) {
   EXPECT_NE(bf16.listing.find("12 x FusedMatMul: [cublasLtMatmul]"), std::string::npos)
       << bf16.listing;
   EXPECT_EQ(bf16.listing.find("[tensor product]"), std::string::npos) << bf16.listing;
+}
+
+// The launches of a training step, by operator, of a recurrent layer with its product of the gates.
+std::map<std::string, size_t> launches_of_a_layer(const char* op, int64_t gates, int reset_after) {
+  constexpr int64_t kSteps = 128, kBatch = 16, kUnits = 256;
+  const Device planning = must(Device::open("planning:cuda-emu@90x132"));
+  Model model;
+  GraphBuilder g(model, "loss");
+  const auto weight = [&](const char* name) {
+    return g.parameter(must(model.parameter(name, {gates * kUnits, kUnits}, Init::normal(0.1f))));
+  };
+  const Value h = g.input("h", DType::f32, {kBatch, kUnits});
+  const Value x = g.input("x", DType::f32, {kSteps, kBatch, kUnits});
+  std::vector<Value> inputs = {g.op("Linear", {x, weight("w_ih")}), weight("w_hh"), h};
+  std::vector<Attribute> attributes;
+  if (gates == 4) {
+    inputs.push_back(h);
+  } else {
+    attributes.push_back({"reset_after", reset_after});
+  }
+  const Value y = g.op(op, inputs, attributes);
+  g.output("loss", g.op("ReduceSum", {g.op("Square", {y})}));
+  EXPECT_OK(g.finish());
+  EXPECT_OK(model.to(planning));
+  const Trainer trainer = must(Trainer::create(model, planning, TrainOptions()));
+  std::map<std::string, size_t> out;
+  for (const SegmentInfo& segment : must(trainer.describe()).segments) {
+    for (const RecordInfo& r : segment.records) {
+      if (segment.name == "accumulate") {
+        out[r.op] += r.kernels.size();
+      }
+    }
+  }
+  return out;
+}
+
+// One launch for all products of the gates and one for all time steps.
+TEST(Launches, OfARecurrentLayer) {
+  const auto lstm = launches_of_a_layer("Lstm", 4, 0);
+  EXPECT_EQ(lstm.at("Linear"), 1u);
+  EXPECT_EQ(lstm.at("Lstm"), 1u);
+  EXPECT_EQ(lstm.at("LstmGrad"), 1u);
+  for (const int reset_after : {0, 1}) {
+    const auto gru = launches_of_a_layer("Gru", 3, reset_after);
+    EXPECT_EQ(gru.at("Linear"), 1u);
+    EXPECT_EQ(gru.at("Gru"), 1u);
+    EXPECT_EQ(gru.at("GruGrad"), 1u);
+  }
 }
 
 // A token with a context of 256.

@@ -72,6 +72,29 @@ TEST(Architectures, CodeRunsWhereTheGuideSays) {
   EXPECT_EQ(code_for("90", 10, 0), 90);
 }
 
+// The blocks of a cooperative launch must fit on the GPU at once: 1,536 threads and 100 KiB of
+// shared memory on every multiprocessor of an emulated sm_80, of which the system takes 1 KiB per
+// block.
+TEST_F(Emulated, ACooperativeLaunchMustFitOnTheGpu) {
+  using namespace cuda_emu;
+  machine().processors = 3;
+  machine().major = 8;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const auto launched = [&](unsigned blocks, unsigned threads, unsigned shared_bytes) {
+    return launch_kernel(
+        "test", dim3(blocks), dim3(threads), stream, [] {}, shared_bytes, nullptr, true);
+  };
+  EXPECT_EQ(launched(6, 768, 0), cudaSuccess);
+  EXPECT_EQ(launched(7, 768, 0), cudaErrorCooperativeLaunchTooLarge);
+  EXPECT_EQ(launched(6, 32, 48 << 10), cudaSuccess);
+  EXPECT_EQ(launched(7, 32, 48 << 10), cudaErrorCooperativeLaunchTooLarge);
+  machine().has_cooperative_launch = false;
+  EXPECT_EQ(launched(1, 32, 0), cudaErrorNotSupported);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 TEST_F(Emulated, ADeviceNumberThatIsNotThere) {
   const auto device = Device::open("cuda-emu:7");
   EXPECT_EQ(device.status().code(), Code::bad_argument);

@@ -282,7 +282,7 @@ TEST(TensorCore, LargeSharedMemoryNeedsACallThatTheGpuAllows) {
   EXPECT_EQ(plain(48 * 1024), cudaSuccess);
   EXPECT_EQ(plain(48 * 1024 + 16), cudaErrorInvalidValue);
   const auto with_call = [&](unsigned bytes) {
-    return launch("nothing", nothing_kernel, dim3(1), dim3(1), bytes, stream);
+    return launch("nothing", nothing_kernel, Blocks::independent, dim3(1), dim3(1), bytes, stream);
   };
   EXPECT_EQ(with_call(99 * 1024), cudaSuccess);
   EXPECT_EQ(with_call(99 * 1024 + 16), cudaErrorInvalidValue);

@@ -114,6 +114,12 @@ TEST_F(CudaVariants, TheKernelOfAttentionIsForced) {
             launch_of("one_part", Op::Attention, kDecoding).blocks);
 }
 
+TEST_F(CudaVariants, RecurrentLayersTakeALaunchPerStep) {
+  constexpr const char* kLayer = "| [5,2,68] [68,17] [2,17] [2,17]:f32 |";
+  EXPECT_TRUE(launch_of("", Op::Lstm, kLayer).cooperative);
+  EXPECT_FALSE(launch_of("no_cooperative_launch", Op::Lstm, kLayer).cooperative);
+}
+
 TEST_F(CudaVariants, AnUnknownNameIsRefused) {
   for (const char* const names : {"wrong", "sm_75,wrong", "sm_90"}) {
     setenv("BOWLINE_CUDA_VARIANT", names, 1);

@@ -2,9 +2,10 @@
 //
 // The threads of a block are fibers of one host thread. Each fiber runs until it ends or waits at a
 // barrier of the block or at a collective of its warp (shuffle, vote, warp barrier). Blocks run one
-// after the other, so a kernel must not wait for another block. Every second launch starts threads
-// and blocks in reverse order: if a result depends on an order that CUDA does not promise, two runs
-// give different bits.
+// after the other, so a kernel must not wait for another block. The blocks of a cooperative launch
+// run by turns: each until all its threads wait. Every second launch starts threads and blocks in
+// reverse order: if a result depends on an order that CUDA does not promise, two runs give
+// different bits.
 //
 // These errors end the grid, because a GPU leaves their result undefined:
 //   - a barrier that some threads of the block never reach, because they ended or wait at a
@@ -15,6 +16,11 @@
 //   - a read of shared memory before the block wrote it
 //   - two threads that access one element of shared memory without a barrier in between, if one of
 //     them writes (Shared<T>)
+//   - a wait for a counter that no block will reach
+//   - two blocks that access one element of device memory (device/grid_barrier.cuh, Exchanged), if
+//     one of them writes and no release and acquire of a counter order the accesses. Static shared
+//     memory serves all blocks of a cooperative launch in turn: what a block wrote before it waits
+//     for others counts as not written.
 #pragma once
 
 #include <functional>
@@ -52,13 +58,14 @@ struct Running {
   uint32_t barriers = 0;       // passed by the block
   uint32_t warp_barriers = 0;  // passed by the warp of the thread, for all lanes together
   unsigned shared_bytes = 0;   // dynamic shared memory of a block
+  unsigned place = 0;          // of the block among the blocks that run by turns
 };
 extern Running running;
 
 // Runs `kernel` once per thread of the grid, with this much dynamic shared memory per block.
-// Returns an error message, or an empty string.
+// `together`: blocks may wait for one another. Returns an error message, or an empty string.
 std::string run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel,
-                     unsigned shared_bytes = 0);
+                     unsigned shared_bytes = 0, bool together = false);
 
 // Ends the running grid with an error. Does not return.
 [[noreturn]] void fail(std::string what);
@@ -76,5 +83,15 @@ uint32_t warp_vote(uint32_t mask, bool value, Where where);
 // the lanes.
 using Together = void (*)(const uint64_t (&values)[kWarp]);
 void warp_together(Together together, uint64_t value, Where where);
+
+// Adds to a counter, as a release: what the block did before its last barrier is ordered before the
+// add.
+void add_release(uint32_t* counter, uint32_t value);
+// Waits until the counter has reached a number, as an acquire: after the next barrier of the block,
+// all its threads are ordered after the adds. The counter may wrap around.
+void wait_acquire(const uint32_t* counter, uint32_t target, Where where = Where::current());
+// An access to an element that blocks of the grid exchange.
+void exchange_read(const void* at);
+void exchange_write(const void* at);
 
 }  // namespace bowline::detail::cuda_emu

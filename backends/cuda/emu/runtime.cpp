@@ -143,6 +143,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = the_machine.major;
   properties->minor = the_machine.minor;
   properties->multiProcessorCount = the_machine.processors;
+  properties->cooperativeLaunch = the_machine.has_cooperative_launch ? 1 : 0;
   return note(the_machine.driver);
 }
 cudaError_t cudaSetDevice(int device) {
@@ -332,9 +333,25 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int va
   return note(state());
 }
 
+namespace {
+
+// The blocks that every GPU of the architecture holds at once, as far as threads and shared memory
+// limit them (CUDA C++ Programming Guide, "Compute Capabilities": sm_86 is the smallest from sm_80
+// on). From sm_80 on, the system takes 1 KiB of shared memory per block. The emulation does not
+// know the registers of a kernel.
+uint64_t resident_blocks(unsigned threads, unsigned shared_bytes) {
+  const bool is_old = the_machine.major < 8;
+  const unsigned by_threads = (is_old ? 1024 : 1536) / threads;
+  const unsigned bytes = shared_bytes + (is_old ? 0 : 1024);
+  const unsigned by_memory = bytes == 0 ? by_threads : (is_old ? 64u : 100u) * 1024 / bytes;
+  return uint64_t{std::min(by_threads, by_memory)} * static_cast<unsigned>(the_machine.processors);
+}
+
+}  // namespace
+
 cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
-                          std::function<void()> kernel, unsigned shared_bytes,
-                          const void* function) {
+                          std::function<void()> kernel, unsigned shared_bytes, const void* function,
+                          bool cooperative) {
   constexpr int kWithoutAttribute = 48 * 1024;
   {
     const std::lock_guard lock(mutex);
@@ -344,10 +361,17 @@ cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t 
     if (shared_bytes > static_cast<unsigned>(limit)) {
       return note(cudaErrorInvalidValue);
     }
+    const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
+    if (cooperative && !the_machine.has_cooperative_launch) {
+      return note(cudaErrorNotSupported);
+    }
+    if (cooperative && blocks > resident_blocks(block.x * block.y * block.z, shared_bytes)) {
+      return note(cudaErrorCooperativeLaunchTooLarge);
+    }
   }
   return enqueue(stream, [=, kernel = std::move(kernel)] {
-    the_machine.last = {name, grid.x * grid.y * grid.z, block.x, shared_bytes};
-    const std::string error = run_grid(grid, block, kernel, shared_bytes);
+    the_machine.last = {name, grid.x * grid.y * grid.z, block.x, shared_bytes, cooperative};
+    const std::string error = run_grid(grid, block, kernel, shared_bytes, cooperative);
     if (error.empty()) {
       return cudaSuccess;
     }

@@ -30,6 +30,8 @@ enum cudaError_t {
   cudaErrorContained = 226,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchFailure = 719,
+  cudaErrorCooperativeLaunchTooLarge = 720,
+  cudaErrorNotSupported = 801,
   cudaErrorSystemNotReady = 802,
   cudaErrorSystemDriverMismatch = 803,
   cudaErrorStreamCaptureUnsupported = 900,
@@ -60,6 +62,7 @@ struct cudaDeviceProp {
   int major;
   int minor;
   int multiProcessorCount;
+  int cooperativeLaunch;
 };
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
@@ -98,10 +101,11 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value);
 
 // kernel<<<grid, block, shared_bytes, stream>>>(...), with the arguments bound. More than 48 KiB of
-// shared memory need cudaFuncSetAttribute for the function before.
+// shared memory need cudaFuncSetAttribute for the function before. A cooperative launch is refused
+// if the GPU cannot hold all its blocks at once.
 cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
                           std::function<void()> kernel, unsigned shared_bytes = 0,
-                          const void* function = nullptr);
+                          const void* function = nullptr, bool cooperative = false);
 
 // A launch of a kernel.
 struct Launched {
@@ -109,6 +113,7 @@ struct Launched {
   unsigned blocks = 0;
   unsigned threads = 0;  // of a block
   unsigned shared_bytes = 0;
+  bool cooperative = false;
   bool operator==(const Launched&) const = default;
 };
 
@@ -121,6 +126,7 @@ struct Machine {
   int major = 9;
   int minor = 0;
   int processors = 132;  // multiprocessors
+  bool has_cooperative_launch = true;
   size_t memory_bytes = size_t{8} << 30;
   // Products use the stand-in for cuBLASLt (emu/cublaslt.h), not Bowline's own kernels.
   bool has_cublas = std::getenv("BOWLINE_CUBLASLT") != nullptr;

@@ -45,9 +45,19 @@ struct Access {
   Access() { std::fill(std::begin(words), std::end(words), -1); }
 };
 
-// The host runs one grid at a time, so one memory serves all blocks.
-std::vector<Word> memory;
-std::vector<Copies> copies;  // by thread of the block
+// The host runs one grid at a time. Blocks that run by turns have a memory each, others share one.
+struct BlockMemory {
+  std::vector<Word> words;
+  std::vector<Copies> copies;  // by thread of the block
+};
+std::vector<BlockMemory> memories(1);  // by Running::place
+
+BlockMemory& my_memory() {
+  if (memories.size() <= running.place) {
+    memories.resize(running.place + 1);
+  }
+  return memories[running.place];
+}
 
 struct Conflicts {
   bool on = false;
@@ -88,10 +98,11 @@ Word& word_at(int word) {
     fail(format("It accesses word {} of {} in dynamic shared memory.", word,
                 running.shared_bytes / 4));
   }
-  if (memory.size() < running.shared_bytes / 4) {
-    memory.resize(running.shared_bytes / 4);
+  std::vector<Word>& words = my_memory().words;
+  if (words.size() < running.shared_bytes / 4) {
+    words.resize(running.shared_bytes / 4);
   }
-  Word& w = memory[static_cast<size_t>(word)];
+  Word& w = words[static_cast<size_t>(word)];
   if (w.flight == running.block_number) {
     fail("It accesses shared memory that an asynchronous copy has not filled yet.");
   }
@@ -119,6 +130,7 @@ void write_pack(int pack, uint4 value) {
 
 // The copies of the running thread.
 Copies& my_copies() {
+  std::vector<Copies>& copies = my_memory().copies;
   if (copies.size() <= running.thread->linear) {
     copies.resize(running.thread->linear + 1);
   }
@@ -298,7 +310,7 @@ void wait_copies(unsigned pending) {
   while (done < mine.pending.size() && mine.pending[done].group + pending < mine.group) {
     const Copy& copy = mine.pending[done++];
     for (int w = 0; w < kWords; ++w) {
-      memory[static_cast<size_t>(kWords * copy.pack + w)].flight = 0;
+      my_memory().words[static_cast<size_t>(kWords * copy.pack + w)].flight = 0;
     }
     write_pack(copy.pack, copy.value);
   }

@@ -32,7 +32,17 @@ VkDeviceAddress at_step(const Launch& l, VkDeviceAddress base, uint64_t step, ui
   return base + step * each * size_of(l.type());
 }
 
-uint64_t workspace(const NodeView& node) { return recurrent_workspace(node.query); }
+// Forward: two buffers alternate between the state before a step and the state after it; without
+// reset_after, r * h and z have buffers too. Backward: two buffers alternate for the gradients of
+// the products; a Gru also has a buffer for dh.
+uint64_t workspace(const NodeView& node) {
+  const RecurrentLayer layer = recurrent_layer_of(node.query);
+  const uint64_t state = buffer_bytes(layer.state());
+  if (node.query.op == Op::Lstm || node.query.op == Op::Gru) {
+    return state * (layer.reset_after ? 2 : 4);
+  }
+  return 2 * buffer_bytes(layer.gates * layer.state()) + (layer.gates == 3 ? state : 0);
+}
 
 struct States {
   VkDeviceAddress at[4];
@@ -93,7 +103,7 @@ void gru(Launch& l) {
   }
 }
 
-// The buffers of recurrent_workspace.
+// The buffers of workspace().
 struct Behind {
   VkDeviceAddress at[2];
   VkDeviceAddress dh;
