@@ -3,6 +3,7 @@
 // With BOWLINE_CUDA_EMULATED, emu/ provides the CUDA runtime and the device language.
 #pragma once
 
+#include <cstdint>
 #include <tuple>
 #include <utility>
 
