@@ -48,11 +48,45 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   return std::unique_ptr<device::Device>(std::move(self));
 }
 
+VkResult OpenVulkan::make_device(const PhysicalDevice& physical) {
+  const auto make = [&](const PhysicalDevice& with) {
+    device_ = std::make_unique<vulkan::Device>(loader_, with);
+    return device_->open();
+  };
+  const VkResult first = make(physical);
+  if (first != VK_ERROR_FEATURE_NOT_PRESENT && first != VK_ERROR_EXTENSION_NOT_PRESENT) {
+    return first;
+  }
+  // Without all variants, then with one variant after another that the driver does not refuse. The
+  // simple ones come first, because complex ones need them.
+  std::vector<std::string_view> off = suspects(physical).back();
+  const auto make_without = [&](std::string_view tried) {
+    PhysicalDevice without = physical;
+    for (const std::string_view name : off) {
+      if (name != tried) {
+        switch_off(name, &without);
+      }
+    }
+    return make(without);
+  };
+  for (size_t i = off.size(); i-- > 0;) {
+    if (make_without(off[i]) == VK_SUCCESS) {
+      off.erase(off.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  const VkResult result = make_without("");
+  if (result == VK_SUCCESS) {
+    for (const std::string_view name : off) {
+      refused_.push_back({std::string(name), "The driver lists its features, but refuses them."});
+    }
+  }
+  return result;
+}
+
 Status OpenVulkan::start(const PhysicalDevice& physical) {
   pipelines_ = nullptr;
-  device_ = std::make_unique<vulkan::Device>(loader_, physical);
   lost_ = false;
-  BOWLINE_TRY(check(device_->open(), "opening the device"));
+  BOWLINE_TRY(check(make_device(physical), "opening the device"));
   pipelines_ = std::make_unique<Pipelines>(*device_);
   BOWLINE_TRY(check(pipelines_->open(cache_folder_), "making the pipeline layout"));
   auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
@@ -61,7 +95,7 @@ Status OpenVulkan::start(const PhysicalDevice& physical) {
   info.commandBufferCount = 1;
   BOWLINE_TRY(check(device_->call().vkAllocateCommandBuffers(device_->handle(), &info, &copies_),
                     "making the command buffer for copies"));
-  capabilities_ = capabilities_of(physical);
+  capabilities_ = capabilities_of(device_->physical());
   BOWLINE_TRY(find_out_staging());
   return {};
 }
@@ -111,8 +145,10 @@ Result<std::vector<std::string>> OpenVulkan::self_test() {
     save_self_test(cache_folder_, with_all_variants_, *switched_off_);
   }
   std::vector<std::string> sentences;
-  for (const SwitchedOff& off : *switched_off_) {
-    sentences.push_back(format("{}: {}", off.variant, off.reason));
+  for (const auto* const all : {&refused_, &*switched_off_}) {
+    for (const SwitchedOff& off : *all) {
+      sentences.push_back(format("{}: {}", off.variant, off.reason));
+    }
   }
   return sentences;
 }

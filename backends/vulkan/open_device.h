@@ -47,6 +47,8 @@ class OpenVulkan final : public device::Device {
 
   // Makes the logical device, with the features of `physical` that are not switched off.
   Status start(const PhysicalDevice& physical);
+  // Makes device_. A driver may refuse features that it lists: they are switched off.
+  VkResult make_device(const PhysicalDevice& physical);
   // Ends the logical device. start() can make another one.
   void stop();
   // Repeats the self test with fewer and fewer variants, until nothing fails.
@@ -82,6 +84,7 @@ class OpenVulkan final : public device::Device {
   device::Capabilities capabilities_;
   std::string cache_folder_;
   PhysicalDevice with_all_variants_;                      // before anything is switched off
+  std::vector<SwitchedOff> refused_;                      // variants whose features are refused
   std::optional<std::vector<SwitchedOff>> switched_off_;  // the result of the self test
   bool stages_all_ = false;
   bool lost_ = false;

@@ -45,7 +45,8 @@ struct PhysicalDevice {
   uint64_t wait_limit_ns = 30'000'000'000;
 
   bool has_int64 = false;
-  bool keeps_special_values = false;  // NaN, infinities and -0 of f32, where a shader asks for it
+  bool is_int64_switched_off = false;  // the driver has it, and the self test failed with it
+  bool keeps_special_values = false;   // NaN, infinities and -0 of f32, where a shader asks for it
   bool has_16bit_storage = false;
   bool has_8bit_storage = false;
   bool has_memory_budget = false;

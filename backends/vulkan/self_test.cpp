@@ -49,7 +49,10 @@ constexpr TestedVariant kTestedVariants[] = {
     {"NaN and infinity of f32", [](const PhysicalDevice& d) { return d.keeps_special_values; },
      [](PhysicalDevice& d) { d.keeps_special_values = false; }},
     {"64-bit integers", [](const PhysicalDevice& d) { return d.has_int64; },
-     [](PhysicalDevice& d) { d.has_int64 = false; }},
+     [](PhysicalDevice& d) {
+       d.has_int64 = false;
+       d.is_int64_switched_off = true;
+     }},
     {"accesses of 8 bits", [](const PhysicalDevice& d) { return d.has_8bit_storage; },
      [](PhysicalDevice& d) { d.has_8bit_storage = false; }},
     {"accesses of 16 bits", [](const PhysicalDevice& d) { return d.has_16bit_storage; },
@@ -126,6 +129,7 @@ struct Problem {
   Value expected;
   double tolerance = 0;
   std::vector<Value> others = {};  // further outputs, which are not compared
+  bool uses_last_candidate = false;
 };
 
 constexpr uint64_t kBetween = 64;  // operands are at its multiples
@@ -190,9 +194,16 @@ Result<std::vector<std::byte>> run(OpenVulkan& device, const PhysicalDevice& ker
   };
   place_output(p.expected);
   std::ranges::for_each(p.others, place_output);
-  const device::NodeAnswer answer =
-      device.query({record.op, record.type, record.attributes, record.inputs, record.outputs});
+  const auto query = [&] {
+    return device.query({record.op, record.type, record.attributes, record.inputs, record.outputs,
+                         record.candidate});
+  };
+  device::NodeAnswer answer = query();
   BOWLINE_REQUIRE_CODE(answer.reason.empty(), Code::unsupported, "{}", answer.reason);
+  if (p.uses_last_candidate && answer.candidates != 0) {
+    record.candidate = answer.candidates - 1;
+    answer = query();
+  }
   record.workspace.dtype = DType::u8;
   record.workspace.offset = arena.size();
   record.workspace.shape = Shape{static_cast<int64_t>(answer.workspace_bytes)};
@@ -257,6 +268,13 @@ Problem product_of(Op op, DType type, int64_t m, int64_t n, int64_t k) {
 }
 
 Problem small_product(DType type) { return product_of(Op::MatMul, type, 33, 50, 40); }
+// In the smallest tile. For CPUs it has the fewest rows per lane: drivers compile it in a fourth of
+// the time of the default.
+Problem smallest_tile() {
+  Problem p = small_product(DType::f32);
+  p.uses_last_candidate = true;
+  return p;
+}
 // More than one tile of 128 x 128, with rows that vectors of 16 bytes fill.
 Problem large_product(DType type) { return product_of(Op::MatMul, type, 130, 136, 40); }
 
@@ -405,7 +423,7 @@ constexpr Test kTests[] = {
     {kAlways, failure_of_one<[] { return cast(DType::boolean, DType::f32); }>},
     {[](const PhysicalDevice& d) { return d.has_int64; }, failure_of_one<large_integers>},
     {kAlways, failure_of_one<reduction>},
-    {kAlways, failure_of_one<[] { return small_product(DType::f32); }>},
+    {kAlways, failure_of_one<smallest_tile>},
     {uses_large_tiles, [](OpenVulkan& d) { return failure_of_tiles(d, DType::f32); }},
     {has_gpu_kernels, failure_of_one<[] { return product_of(Op::Linear, DType::f32, 2, 9, 72); }>},
     {has_gpu_kernels, failure_of_one<attention>},

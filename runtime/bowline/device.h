@@ -43,7 +43,8 @@ struct DeviceInfo {
   /// Variants of kernels that failed the self test of the device, each with the reason. Other
   /// kernels replace them. Device::open() runs the test. list() does not, and leaves this empty.
   std::vector<std::string> switched_off = {};
-  /// Of an open device: why its tuning file is ignored (tune.h). Empty if it is not.
+  /// Of an open device: why its tuning file is ignored (tune.h), and why "best" or "gpu" did not
+  /// take a better device. Empty if there is nothing to say.
   std::string notice = {};
 };
 

@@ -2,6 +2,8 @@
 // oracles. This header includes only bowline.h and hides the internals of the library.
 #pragma once
 
+#include <map>
+
 #include "bowline.h"
 
 namespace bowline::conformance {
@@ -26,9 +28,10 @@ struct Report {
   std::string device;
   uint64_t cases = 0;  // number of cases
   uint64_t passed = 0;
-  uint64_t never = 0;    // not run because of a permanent gap
-  uint64_t not_yet = 0;  // run and failed as declared
-  double worst = 0;      // error in units of the tolerance
+  uint64_t never = 0;                       // not run because of a permanent gap
+  std::map<std::string, uint64_t> refused;  // of `never`: cases that the device refuses, by reason
+  uint64_t not_yet = 0;                     // run and failed as declared
+  double worst = 0;                         // error in units of the tolerance
   std::string worst_where;
   std::vector<Failure> failures;
   double seconds = 0;

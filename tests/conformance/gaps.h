@@ -12,9 +12,10 @@
 //     return gaps;
 //   }
 //
-// The runner skips the cases of a `never` gap. It runs the cases of a `not_yet` gap, which must
-// fail: a case that passes fails the suite, so that the entry is removed with the gap. A backend
-// without the file has no gaps.
+// The runner skips the cases of a `never` gap. If the gap names a refusal, it skips only those that
+// the device refuses, and the report counts them with the reason. It runs the cases of a `not_yet`
+// gap, which must fail: a case that passes fails the suite, so that the entry is removed with the
+// gap. A backend without the file has no gaps.
 //
 // A fused operator (OpDef::is_fused) without a kernel needs no entry. Its cases count as `never`,
 // because the plans of this device keep the unfused graph.
@@ -29,6 +30,9 @@ struct Gap {
   const char* op;      // name of an operator, with * and ? as in a shell
   const char* detail;  // a part of the text of the case; "" for all cases of the operator
   const char* reason;  // one sentence
+  // (optional) Of `never`: a part of the message with which a device refuses the cases. Other
+  // devices run them.
+  const char* refusal = nullptr;
 };
 
 struct Gaps {

@@ -85,7 +85,8 @@ void Run::one(std::string_view op, const std::string& where,
   if (options.stop_at_failure && !report.ok()) {
     return;
   }
-  if (find_gap(gaps.never, report.suite, op, where) != nullptr) {
+  const Gap* const never = find_gap(gaps.never, report.suite, op, where);
+  if (never != nullptr && never->refusal == nullptr) {
     ++report.never;
     return;
   }
@@ -95,6 +96,12 @@ void Run::one(std::string_view op, const std::string& where,
   std::string worst_where = report.worst_where;
   ++report.cases;
   std::string problem = check();
+  if (never != nullptr && problem.find(never->refusal) != problem.npos) {
+    --report.cases;
+    ++report.never;
+    ++report.refused[never->reason];
+    return;
+  }
   if (gap != nullptr) {
     report.worst = worst;
     report.worst_where = std::move(worst_where);

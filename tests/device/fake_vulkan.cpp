@@ -107,6 +107,11 @@ VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
 
 VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice, const VkDeviceCreateInfo* info,
                                              const VkAllocationCallbacks*, VkDevice* device) {
+  if (state.driver.refuses != nullptr) {
+    if (const VkResult result = state.driver.refuses(*info); result != VK_SUCCESS) {
+      return result;
+    }
+  }
   const std::span names(info->ppEnabledExtensionNames, info->enabledExtensionCount);
   const bool enabled = std::ranges::any_of(names, [](const char* name) {
     return std::string_view(name) == kPortabilitySubsetExtension;

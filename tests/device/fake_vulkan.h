@@ -20,6 +20,8 @@ struct Driver {
   std::vector<std::string> faults;     // what the profile does not allow
   double slowness = 0;                 // not 0: timestamps that are this many ms apart
   VkSubgroupFeatureFlags lacking = 0;  // subgroup operations
+  // Why a logical device cannot be made, VK_SUCCESS if it can. Null: it always can.
+  VkResult (*refuses)(const VkDeviceCreateInfo& info) = nullptr;
   bool hangs = false;                  // submissions do not end
   uint64_t submitted = 0;              // signal operations
   uint64_t dispatches = 0;             // recorded

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "api/internals.h"
+#include "device/choice.h"
 #include "faults/host_device.h"
 #include "faults/wrapped_device.h"
 #include "ties/seed_models.h"
@@ -17,6 +18,58 @@ namespace {
 
 using device::Buffer;
 using device::MemoryKind;
+
+// A device whose self test fails if `problem` is not empty.
+class TestedDevice : public HostDevice {
+ public:
+  explicit TestedDevice(const char* problem) : problem_(problem) {}
+  Result<std::vector<std::string>> self_test() override {
+    if (*problem_ != 0) {
+      return Status(Code::unsupported, problem_);
+    }
+    return std::vector<std::string>();
+  }
+
+ private:
+  const char* problem_;
+};
+
+class TestedBackend : public device::Backend {
+ public:
+  TestedBackend(const char* name, int rank, const char* problem)
+      : name_(name), rank_(rank), problem_(problem) {}
+  std::string_view name() const override { return name_; }
+  bool single() const override { return true; }
+  int rank() const override { return rank_; }
+  std::vector<DeviceInfo> enumerate() const override { return {DeviceInfo{}}; }
+  Result<std::unique_ptr<device::Device>> open(int, const DeviceOptions&) const override {
+    return std::unique_ptr<device::Device>(new TestedDevice(problem_));
+  }
+
+ private:
+  const char* name_;
+  int rank_;
+  const char* problem_;
+};
+
+TEST(OpenBest, TakesTheNextDeviceIfTheSelfTestFails) {
+  const TestedBackend fast("fast", 90, "Its sums are wrong.");
+  const TestedBackend slow("slow", 40, "");
+  const TestedBackend cpu("cpu", 1, "");
+  const device::Backend* const all[] = {&cpu, &slow, &fast};
+  for (const char* name : {"best", "gpu"}) {
+    const auto opened = must(device::open_best(all, {name}, {}));
+    EXPECT_EQ(opened->info().name, "slow");
+    EXPECT_EQ(opened->info().notice, "Device fast is not used. Its sums are wrong.");
+  }
+  const device::Backend* const without[] = {&cpu, &fast};
+  EXPECT_EQ(must(device::open_best(without, {"best"}, {}))->info().name, "cpu");
+  const auto gpu = device::open_best(without, {"gpu"}, {});
+  EXPECT_EQ(gpu.status().code(), Code::unsupported);
+  EXPECT_TRUE(gpu.status().message().starts_with("No usable GPU was found."));
+  // A device that only plans is not tested.
+  EXPECT_EQ(must(device::open_best(all, {"best", {}, true}, {}))->info().name, "fast");
+}
 
 // Its query changes state, as a query that asks a library for plans does.
 class RememberingDevice : public HostDevice {

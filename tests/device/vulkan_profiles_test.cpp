@@ -153,6 +153,56 @@ TEST(VulkanProfiles, MatrixUnitsOfEachSizeTrain) {
   }
 }
 
+bool enables(const VkDeviceCreateInfo& info, const char* extension) {
+  const std::span names(info.ppEnabledExtensionNames, info.enabledExtensionCount);
+  return std::ranges::any_of(names, [&](std::string_view name) { return name == extension; });
+}
+
+bool enables_int64(const VkDeviceCreateInfo& info) {
+  return static_cast<const VkPhysicalDeviceFeatures2*>(info.pNext)->features.shaderInt64 == VK_TRUE;
+}
+
+// Only what the driver refuses is off, and named.
+TEST(VulkanProfiles, AFeatureThatTheDriverRefusesIsSwitchedOff) {
+  struct Refusal {
+    VkResult (*refuses)(const VkDeviceCreateInfo&);
+    std::vector<std::string> off;
+  };
+  for (const Refusal& r :
+       {Refusal{[](const VkDeviceCreateInfo& info) {
+                  return enables_int64(info) ? VK_ERROR_FEATURE_NOT_PRESENT : VK_SUCCESS;
+                },
+                {"64-bit integers"}},
+        Refusal{[](const VkDeviceCreateInfo& info) {
+                  return enables(info, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)
+                             ? VK_ERROR_EXTENSION_NOT_PRESENT
+                             : VK_SUCCESS;
+                },
+                {"required subgroup sizes"}},
+        Refusal{[](const VkDeviceCreateInfo& info) {
+                  return enables_int64(info) || enables(info, kBfloat16Extension)
+                             ? VK_ERROR_FEATURE_NOT_PRESENT
+                             : VK_SUCCESS;
+                },
+                {"matrix units for bf16", "64-bit integers"}}}) {
+    fake::reset(named("GeForce RTX 4070"));
+    const MatrixUnit unit{16, 8, 8};
+    fake::driver().matrices = matrices_of({{unit, Component::f16}, {unit, Component::bf16}});
+    fake::driver().refuses = r.refuses;
+    const auto device = must(open_fake());
+    const auto& physical = static_cast<const OpenVulkan&>(*device).physical();
+    for (const std::string& name : r.off) {
+      EXPECT_NE(physical.variants.find("without " + name), std::string::npos) << name;
+    }
+    EXPECT_EQ(std::ranges::count(physical.variants, ','), std::ssize(r.off) - 1)
+        << physical.variants;
+    // Matrix units need a required subgroup size.
+    EXPECT_EQ(physical.matrix_unit(DType::f16) != nullptr, physical.max_subgroup != 0);
+  }
+  fake::driver().refuses = [](const VkDeviceCreateInfo&) { return VK_ERROR_FEATURE_NOT_PRESENT; };
+  EXPECT_FALSE(open_fake().ok());
+}
+
 struct Divided {
   int64_t mn, k;
   uint64_t parts;

@@ -63,6 +63,9 @@ void print_report(const conformance::Report& r, size_t most_failures) {
   if (r.worst > 0) {
     print("{:<12} {:<10} worst error {:.3f} tolerances: {}\n", "", "", r.worst, r.worst_where);
   }
+  for (const auto& [reason, cases] : r.refused) {
+    print("  {} cases are refused: {}\n", cases, reason);
+  }
   for (size_t i = 0; i < r.failures.size() && i < most_failures; ++i) {
     print("  FAIL {}\n       {}\n", r.failures[i].where, r.failures[i].what);
   }

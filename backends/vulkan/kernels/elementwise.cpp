@@ -79,9 +79,13 @@ void whole(Launch& l) {
 }
 
 const char* without_int64(const NodeView& node) {
-  return node.physical.has_int64 || node.query.type != DType::i64
-             ? nullptr
-             : "Its driver lacks the feature shaderInt64, which numbers of i64 need.";
+  if (node.physical.has_int64 || node.query.type != DType::i64) {
+    return nullptr;
+  }
+  return node.physical.is_int64_switched_off
+             ? "Values of i64 need the feature shaderInt64, which is switched off on this device. "
+               "'bowline devices' gives the reason."
+             : "Its driver lacks the feature shaderInt64, which values of i64 need.";
 }
 
 }  // namespace

@@ -133,11 +133,7 @@ Result<Device> open_device(const DeviceFlags& flags) {
   options.memory_budget = flags.memory_budget;
   Result<Device> device = Device::open(flags.name, options);
   if (device.ok() && !device.value().info().notice.empty()) {
-    const DeviceInfo& info = device.value().info();
-    print(stderr,
-          "bowline: {} 'bowline tune --device {}' measures again and replaces it; --reset removes "
-          "it.\n",
-          info.notice, info.name);
+    print(stderr, "bowline: {}\n", device.value().info().notice);
   }
   if (device.ok() || device.status().code() == Code::over_budget) {
     return device;
