@@ -1,108 +1,79 @@
 //! variants T=f32,f16,bf16 WEIGHTS=plain,codes
-// C = A B^T + bias for an A of at most 8 rows, as in decoding. B is [N, K]. It is read once,
-// so the kernel takes as long as the memory needs. A workgroup computes PER columns of C. Its
-// invocations share K: each takes 8 elements of a row at a time, 16 bytes of a 16-bit row. K is a
-// multiple of 8, and rows are aligned to 16 bytes.
-#include "common.glsl"
+// C = A B^T for an A of at most 8 rows, as in decoding, with what few_rows.glsl adds. B is [N, K].
+// It is read once, so the kernel takes as long as the memory needs. A workgroup computes PER lines:
+// columns of C, which a gate takes from two parts in turn. Its invocations share K: each takes 8
+// elements of a row at a time, 16 bytes of a 16-bit row.
+#include "few_rows.glsl"
 #if defined(WEIGHTS_codes)
 layout(constant_id = 3) const uint FORMAT = 255;  // see codes.glsl
 #include "codes.glsl"
 #endif
 
-layout(constant_id = 1) const uint M = 1;
 layout(constant_id = 2) const uint PER = 4;
 
-layout(push_constant, scalar) uniform Push {
-  Elements a;
-  Elements b;  // WEIGHTS_codes: the address of a CodeTable
-  Elements c;
-  Elements bias;  // [N], if has_bias
-  uint n;
-  uint k;
-  uint has_bias;
-} p;
-
-const uint MOST_SUBGROUPS = 32;  // of 128 invocations
-
-shared A partial[MOST_SUBGROUPS][PER * M];
-
-struct Eight {
-  vec4 low;
-  vec4 high;
-};
-
-#if defined(T_f32)
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { vec4 v[]; };
-Eight load_8(Elements from, uint at) {
-  return Eight(Vectors(from).v[at / 4], Vectors(from).v[at / 4 + 1]);
-}
-#else
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { uvec4 v[]; };
-#if defined(T_f16)
-#define WIDEN half_to_float
-#else
-#define WIDEN bhalf_to_float
-#endif
-Eight load_8(Elements from, uint at) {
-  const uvec4 pairs = Vectors(from).v[at / 8];
-  const uvec4 even = pairs & 65535u;
-  const uvec4 odd = pairs >> 16;
-  return Eight(vec4(WIDEN(even.x), WIDEN(odd.x), WIDEN(even.y), WIDEN(odd.y)),
-               vec4(WIDEN(even.z), WIDEN(odd.z), WIDEN(even.w), WIDEN(odd.w)));
-}
-#endif
+shared A partial[MOST_SUBGROUPS][PER * ROWS];
 
 #if defined(WEIGHTS_codes)
-Eight load_weights(uint row, uint at) {
+Eight load_weights(Elements b, uint row, uint at) {
   A x[8];
-  decode_8(CodeTable(p.b), row, at, x);
-  return Eight(vec4(x[0], x[1], x[2], x[3]), vec4(x[4], x[5], x[6], x[7]));
+  if ((ALIGNED & kRowsOfB) != 0) {
+    decode_8(CodeTable(b), row, at, x);
+    return eight_of(x);
+  }
+  [[unroll]] for (uint e = 0; e < 8; ++e) {
+    const A element = decode(CodeTable(b), row, clamp_index(at + e, p.k));
+    x[e] = at + e < p.k ? element : 0;
+  }
+  return eight_of(x);
 }
 #else
-Eight load_weights(uint row, uint at) { return load_8(p.b, row * p.k + at); }
+Eight load_weights(Elements b, uint row, uint at) { return load_8(b, row * p.k, at, p.k, kRowsOfB); }
 #endif
 
 void main() {
-  const uint n0 = group_index() * PER;
-  if (n0 >= p.n) {
+  uint group;
+  const uint part = part_of(group);
+  const uint lines = p.parts.n[part] * (1 + GATED);
+  const uint n0 = group * PER;
+  if (n0 >= lines) {
     return;
   }
-  A sums[PER * M];
-  [[unroll]] for (uint i = 0; i < PER * M; ++i) {
+  take_statistics();
+  A sums[PER * ROWS];
+  [[unroll]] for (uint i = 0; i < PER * ROWS; ++i) {
     sums[i] = 0;
   }
   for (uint at = 8 * gl_LocalInvocationID.x; at < p.k; at += 8 * gl_WorkGroupSize.x) {
-    Eight x[M];
-    [[unroll]] for (uint m = 0; m < M; ++m) {
-      x[m] = load_8(p.a, m * p.k + at);
-    }
+    Eight x[ROWS];
+    load_a(at, x);
     [[unroll]] for (uint i = 0; i < PER; ++i) {
-      const Eight w = load_weights(min(n0 + i, p.n - 1), at);
-      [[unroll]] for (uint m = 0; m < M; ++m) {
-        sums[i * M + m] += dot(w.low, x[m].low) + dot(w.high, x[m].high);
+      const uint line = min(n0 + i, lines - 1);
+      const uint row = p.parts.first[part] + line / (1 + GATED);
+      const Eight w = load_weights(p.b[GATED != 0 ? i % 2 : part], row, at);
+      [[unroll]] for (uint m = 0; m < ROWS; ++m) {
+        sums[i * ROWS + m] += dot(w.low, x[m].low) + dot(w.high, x[m].high);
       }
     }
   }
-  [[unroll]] for (uint i = 0; i < PER * M; ++i) {
+  [[unroll]] for (uint i = 0; i < PER * ROWS; ++i) {
     const A sum = subgroupAdd(sums[i]);
     if (gl_SubgroupInvocationID == 0) {
       partial[gl_SubgroupID][i] = sum;
     }
   }
-  if (gl_NumSubgroups > 1) {
-    barrier();
-  } else {
-    subgroupBarrier();  // software devices need no coroutine for it
-  }
-  for (uint i = gl_LocalInvocationID.x; i < PER * M; i += gl_WorkGroupSize.x) {
-    const uint n = n0 + i / M;
-    if (n < p.n) {
+  wait_for_workgroup();
+  for (uint i = gl_LocalInvocationID.x; i < PER * ROWS; i += gl_WorkGroupSize.x) {
+    const uint line = i / ROWS;
+    if (n0 + line < lines && line % (1 + GATED) == 0) {
       A sum = 0;
+      A other = 0;
       for (uint s = 0; s < gl_NumSubgroups; ++s) {
         sum += partial[s][i];
+        if (GATED != 0) {
+          other += partial[s][min(i + ROWS, PER * ROWS - 1)];
+        }
       }
-      const A bias = p.has_bias != 0 ? read(p.bias, n) : 0;
-      write(p.c, i % M * p.n + n, sum + bias);
+      put(part, i % ROWS, (n0 + line) / (1 + GATED), sum, other);
     }
   }
 }

@@ -1,8 +1,7 @@
 //! variants T=f32,f16,bf16
-// Rotates pairs of elements of each head by position * frequency. The angle is a fraction of a turn
-// in 64-bit fixed point, so it is equally exact at large and small positions.
+// Rotates pairs of elements of each head by position * frequency.
 #include "common.glsl"
-#include "math.glsl"
+#include "rope.glsl"
 
 // 1: pairs (2i, 2i + 1), 0: pairs (i, i + rotary_dims / 2)
 layout(constant_id = 1) const uint INTERLEAVED = 0;
@@ -39,17 +38,9 @@ void main() {
       if (p.is_given != 0) {
         index = p.given.v[p.is_given == 1 ? uint(index) : row];
       }
-      uint carry;
-      const uint position = uaddCarry(uint(index), p.offset_low, carry);
-      const uint position_high = p.offset_high + uint(index >> 31) + carry;
-      const uint low = p.frequencies.v[2 * j];
-      const uint high = p.frequencies.v[2 * j + 1];
-      uint upper;
-      uint lower;
-      umulExtended(position, low, upper, lower);
-      uint turns = upper + position * high + position_high * low;
-      turns = p.inverse != 0 ? 0u - turns : turns;
-      const vec2 cs = cos_sin_turns(turns);
+      const uvec2 frequency = uvec2(p.frequencies.v[2 * j], p.frequencies.v[2 * j + 1]);
+      const vec2 cs =
+          rotation(index, uvec2(p.offset_low, p.offset_high), frequency, p.inverse != 0);
       const uint at = start + (INTERLEAVED != 0 ? 2 * j : j);
       const uint other = start + (INTERLEAVED != 0 ? 2 * j + 1 : j + p.half_dims);
       const A a = read(p.x, at);

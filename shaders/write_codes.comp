@@ -1,13 +1,12 @@
 //! variants T=f32,f16,bf16
-// Writes rows as write_rows.comp does, quantized to 8 bits (Encoding::takes_rows): one subgroup per
-// block of a row of the last axis,
-//   scale = max |x| / 127, code = x / scale to nearest even. A block with a non-finite value
-//   becomes zeros.
+// Writes rows as write_rows.comp does, quantized to 8 bits: one subgroup per block of a row of the
+// last axis.
 #define BYTES_1
 #include "common.glsl"
 #include "cells.glsl"
 #define FORMAT 0
 #include "codes.glsl"
+#include "row_codes.glsl"
 #include "step_write_rows.glsl"
 #include "bad_index.glsl"
 #include "count.glsl"
@@ -25,8 +24,6 @@ layout(push_constant, scalar) uniform Push {
   uint columns;  // elements per quantized row
   uint node;
 } p;
-
-const uint kInfinityBits = 0x7F800000u;
 
 void main() {
   const uint count = extent(p.step, p.at_count, p.most);
@@ -51,18 +48,15 @@ void main() {
   }
   const uint first = number * block;
   const uint end = min(first + block, p.columns);
-  uint most = 0;  // bits of |x|: they have the order of the values, and NaN is last
+  uint most = 0;
   for (uint c = first + gl_SubgroupInvocationID; c < end; c += gl_SubgroupSize) {
-    most = max(most, floatBitsToUint(read(p.rows, from * p.columns + c)) & 0x7FFFFFFFu);
+    most = max(most, bits_of_magnitude(read(p.rows, from * p.columns + c)));
   }
-  most = subgroupMax(most);
-  const float scale = most < kInfinityBits ? uintBitsToFloat(most) / 127 : 0;
+  const float scale = scale_of(most);
   const uint to = (row / p.most * p.size + position + row % p.most) * p.inner + from % p.inner;
   const uint begin = to * p.table.row_bytes + number * p.table.block_bytes;
   for (uint c = first + gl_SubgroupInvocationID; c < end; c += gl_SubgroupSize) {
-    const float x = read(p.rows, from * p.columns + c);
-    const int code = scale == 0 ? 0 : int(clamp(roundEven(x / scale), -128.0, 127.0));
-    p.codes.v[begin + c - first] = uint8_t(uint(code) & 255u);
+    p.codes.v[begin + c - first] = uint8_t(code_of(read(p.rows, from * p.columns + c), scale));
   }
   if (subgroupElect()) {
     const uint at = p.table.scales_at + to * p.table.scale_row + number * p.table.scale_block;

@@ -119,6 +119,12 @@ uint32_t Launch::table(const std::vector<uint32_t>& words) {
   return offset;
 }
 
+uint32_t Launch::counters(uint32_t count) {
+  const auto offset = static_cast<uint32_t>(list_->words.size() * sizeof(uint32_t));
+  list_->words.resize(list_->words.size() + (count + 1) / 2 * 2);
+  return offset;
+}
+
 Grid Launch::over_elements(uint64_t elements) const {
   Grid grid = over_single_elements(elements);
   // CPU lanes need large workgroups, GPU lanes many workgroups. A small number of elements is

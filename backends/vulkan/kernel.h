@@ -78,7 +78,7 @@ class Push {
 
   alignas(8) char data_[kPushBytes] = {};
   uint32_t bytes_ = 0;
-  uint32_t tables_[3] = {};
+  uint32_t tables_[4] = {};
   uint32_t table_count_ = 0;
 };
 
@@ -231,6 +231,10 @@ class Launch {
 
   // Stores words that the kernel reads from memory. Equal tables are stored once.
   uint32_t table(const std::vector<uint32_t>& words);
+
+  // Returns the place of `count` words for table() that only this launch uses. They are 0 before
+  // its first run; each run must leave them 0.
+  uint32_t counters(uint32_t count);
 
   // Each invocation processes elements first, first + local, ... of the per_group elements of its
   // workgroup.

@@ -7,6 +7,9 @@
 
 namespace bowline::detail::vulkan {
 
+// Of operands in arenas and io buffers. Kernels need only 8; a cache line is faster.
+constexpr uint64_t kAlignment = 64;
+
 // A VkBuffer with its own memory. The owner calls destroy(). The backend keeps few, large buffers.
 struct Buffer {
   VkBuffer handle = VK_NULL_HANDLE;

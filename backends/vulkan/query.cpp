@@ -5,8 +5,6 @@
 namespace bowline::detail::vulkan {
 namespace {
 
-constexpr uint64_t kAlignment = 64;  // kernels need only 8; a cache line is faster
-
 const char* too_large(const NodeView& node) {
   const auto exceeds = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
   if (std::ranges::any_of(node.query.inputs, exceeds) ||

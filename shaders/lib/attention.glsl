@@ -11,16 +11,16 @@ layout(constant_id = 5) const uint WINDOW = 0;  // maximum number of visible key
 layout(constant_id = 6) const float SOFTCAP = 0;
 
 layout(push_constant, scalar) uniform Push {
-  Floats q;
-  Floats k;
-  Floats v;
-  Floats o;
+  Elements q;
+  Elements k;
+  Elements v;
+  Elements o;
   Floats lse;  // [batch, heads, queries]: log-sum-exp of the scores
   Floats d_o;  // gradients of o, q, k, v
   Floats d_q;  // forward in parts of the keys: not normalized results, see attention_tile.comp
   Floats d_k;  // forward in parts of the keys: their maximum and sum
   Floats d_v;
-  Floats delta;  // [batch, heads, queries]: sum of d_o * o
+  Floats delta;  // [batch, heads, queries]: sum of d_o * o; see also attention_few.comp
   Step step;
   Words mask;  // MASK 2: bytes, from byte mask_begin on
   Words details;  // see below

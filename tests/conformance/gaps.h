@@ -17,8 +17,8 @@
 // gap, which must fail: a case that passes fails the suite, so that the entry is removed with the
 // gap. A backend without the file has no gaps.
 //
-// A fused operator (OpDef::is_fused) without a kernel needs no entry. Its cases count as `never`,
-// because the plans of this device keep the unfused graph.
+// Cases of a fused operator (OpDef::is_fused) that the device cannot run need no entry. They count
+// as `never`, because the plans of this device keep the unfused graph.
 #pragma once
 
 #include <span>

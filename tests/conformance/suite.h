@@ -47,9 +47,9 @@ struct Run {
   // Runs one case unless it is a gap. `check` returns the problem or an empty text.
   void one(std::string_view op, const std::string& where,
            const std::function<std::string()>& check);
-  // Returns true if the device keeps the unfused graph instead of this operator (OpDef::is_fused).
-  // The cases then count as permanent gaps.
-  bool keeps_unfused(std::span<const Case> cases);
+  // Removes the cases of a fused operator (OpDef::is_fused) for which plans of the device keep the
+  // unfused graph. They count as permanent gaps.
+  void drop_unfused(std::vector<Case>& cases);
 };
 
 // The difference from the oracle in units of the tolerance, and the problem if there is one.

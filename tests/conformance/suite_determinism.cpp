@@ -79,9 +79,7 @@ Status run_determinism(Run& run) {
     Options few = run.options;
     few.quick = true;
     BOWLINE_TRY_ASSIGN(std::vector<Case> cases, cases_of(op, few, kCases));
-    if (run.keeps_unfused(cases)) {
-      continue;
-    }
+    run.drop_unfused(cases);
     for (const Case& c : cases) {
       if (!c.refused) {
         run.one(name, c.text, [&] { return check(run, benches, c); });

@@ -260,11 +260,9 @@ Status run_ops(Run& run) {
     if (!selects(run.options, name)) {
       continue;
     }
-    BOWLINE_TRY_ASSIGN(const std::vector<Case> cases, cases_of(op, run.options, kQuickCases));
+    BOWLINE_TRY_ASSIGN(std::vector<Case> cases, cases_of(op, run.options, kQuickCases));
+    run.drop_unfused(cases);
     const auto runnable = std::ranges::find(cases, false, &Case::refused);
-    if (run.keeps_unfused(cases)) {
-      continue;
-    }
     if (runnable != cases.end() && !op_def(op).is_view) {
       const std::span<const DType> types =
           op_def(op).inputs > 0 ? types_of_input(op_def(op).types, 0) : std::span<const DType>();

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "emulation/gpt2.h"
+#include "generate/decoder_model.h"
 
 namespace bowline::test {
 namespace {
@@ -32,6 +33,48 @@ TEST(VulkanPlans, HaveTheKernelsOfTheDevice) {
   const std::set<std::string> intel = kernels_of_a_step("planning:vulkan@arc770");
   EXPECT_FALSE(intel.contains("matmul_units_bf16"));
   EXPECT_TRUE(intel.contains("matmul_tile_plain"));
+}
+
+// Of a token with a context of 256.
+uint64_t launches_of_a_token(Model& model, std::string& listing) {
+  const Device planning = must(Device::open("planning:vulkan@rx7800xt"));
+  EXPECT_OK(model.resize("cache.*", 256).status());
+  EXPECT_OK(model.to(planning));
+  const BoundDim length = {"kv_length", 256};
+  const Session session = must(Session::create(model, planning, "decode", {&length, 1}));
+  uint64_t launches = 0;
+  listing.clear();
+  for (const SegmentInfo& segment : must(session.describe()).segments) {
+    launches += segment.name == "forward" ? segment.launches : 0;
+    for (const RecordInfo& r : segment.records) {
+      listing += "\n" + r.op;
+      for (const std::string& kernel : r.kernels) {
+        listing += " " + kernel;
+      }
+    }
+  }
+  return launches;
+}
+
+// The limits may only decrease.
+TEST(VulkanPlans, LimitTheLaunchesOfAToken) {
+  std::string listing;
+  Gpt2 gpt(kGpt2Shape);
+  gpt.add_decode();
+  EXPECT_LE(launches_of_a_token(gpt.model, listing), 85u) << listing;
+  DecoderShape shape = {.layers = 12,
+                        .width = 768,
+                        .heads = 12,
+                        .kv_heads = 4,
+                        .ffn = 2048,
+                        .vocabulary = 32000,
+                        .dtype = DType::bf16};
+  Model llama = decoder_shapes(shape);
+  EXPECT_LE(launches_of_a_token(llama, listing), 85u) << listing;
+  shape.int8_cache = true;
+  Model compact = decoder_shapes(shape);
+  must(quantize(compact, "q4_0", "model.layers.*_proj.weight"));
+  EXPECT_LE(launches_of_a_token(compact, listing), 85u) << listing;
 }
 
 TEST(VulkanPlans, AreRefusedForAnUnknownDevice) {

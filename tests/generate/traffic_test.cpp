@@ -62,13 +62,17 @@ Read decode_of(const Device& planning, const std::string& weights) {
 class DecodeTraffic : public OnDevice {};
 
 // On the CPU, the workspace of a product is scratch memory of its threads, which stays in caches.
-std::vector<std::string> cuda_names() {
+// The software driver of Vulkan runs kernels for CPUs, so Vulkan plans for a graphics card.
+std::vector<std::string> gpu_names() {
   std::vector<std::string> names = computing_device_names();
   std::erase_if(names, [](const std::string& name) { return !name.starts_with("cuda"); });
+  if (Device::open("planning:vulkan@rx7800xt").ok()) {
+    names.emplace_back("vulkan@rx7800xt");
+  }
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DecodeTraffic, testing::ValuesIn(cuda_names()),
+INSTANTIATE_TEST_SUITE_P(Devices, DecodeTraffic, testing::ValuesIn(gpu_names()),
                          [](const auto& p) { return test_name(p.param); });
 
 TEST_P(DecodeTraffic, ReadsEachWeightOnce) {

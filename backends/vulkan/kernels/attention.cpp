@@ -1,12 +1,12 @@
-//! ops(f32, f16, bf16) Attention AttentionGrad Rope
-// Attention with memory linear in the length, its gradient without atomics, and Rope. On software
+//! ops(f32, f16, bf16) Attention AttentionGrad
+// Attention with memory linear in the length, and its gradient without atomics. On software
 // devices, subgroups have rows in registers; on GPUs, workgroups have tiles in shared memory.
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "convert.h"
-#include "core/rope.h"
 #include "index.h"
 
 namespace bowline::detail::vulkan::attention_kernels {
@@ -79,14 +79,18 @@ std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask
   return words;
 }
 
-Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask, const KeyParts& parts) {
+// `counters` are those of the workgroups of attention_few.comp (Launch::counters).
+Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask, const KeyParts& parts,
+             std::optional<uint32_t> counters = {}) {
   const auto& attributes = l.attributes<AttentionAttributes>();
   Push push;
   push.add(o.q);
   for (const size_t i : {1, 2}) {
     l.is_encoded(i) ? push.table(l.table(l.code_words(i))) : push.add(i == 1 ? o.k : o.v);
   }
-  push.add(o.o, o.lse, o.d_o, o.d_q, o.d_k, o.d_v, o.delta, l.step(), o.mask / 4 * 4)
+  push.add(o.o, o.lse, o.d_o, o.d_q, o.d_k, o.d_v);
+  counters ? push.table(*counters) : push.add(o.delta);
+  push.add(l.step(), o.mask / 4 * 4)
       .table(l.table(details_of(l, o, mask, parts)))
       .u32(s.batch, s.heads, s.kv_heads, s.queries, s.keys);
   push.f32(attributes.scale() == 0 ? 1 / std::sqrt(static_cast<double>(s.dim))
@@ -199,6 +203,19 @@ Way way_of(const PhysicalDevice& physical, const Sizes& s, uint32_t candidate) {
   return default_way(physical, s);
 }
 
+// True if attention_few.comp computes the node: few queries on a GPU, without a mask. It reads keys
+// and values in their dtype.
+template <class Node>
+bool has_few_queries(const PhysicalDevice& physical, const Node& node, const Sizes& s) {
+  constexpr uint64_t kMostRows = 8;
+  const auto is_own = [&](const device::Operand& o) {
+    return o.dtype == node.type || !o.encoding.is_plain();
+  };
+  return !physical.uses_cpu_kernels() && node.inputs.size() == 3 && rows_of(s) <= kMostRows &&
+         std::ranges::all_of(node.inputs, is_own) && node.outputs[0].dtype == node.type &&
+         node.outputs[1].dtype == DType::f32;
+}
+
 // Workspace of the parts: results, and a maximum and a sum per row.
 uint64_t part_bytes(const Sizes& s, const KeyParts& parts) {
   return parts.keys == 0 ? 0 : 4 * s.batch * s.heads * s.queries * parts.count * (s.dim + 2);
@@ -256,15 +273,49 @@ Sizes sizes_of(const NodeView& node) {
 
 uint64_t workspace(const NodeView& node) {
   const Sizes s = sizes_of(node);
-  return Wide::bytes(node) + part_bytes(s, way_of(node.physical, s, node.query.candidate).parts);
+  const bool is_few = has_few_queries(node.physical, node.query, s);
+  return (is_few ? 0 : Wide::bytes(node)) +
+         part_bytes(s, way_of(node.physical, s, node.query.candidate).parts);
 }
 
 uint32_t candidates(const NodeView& node) {
   return static_cast<uint32_t>(ways_of(node.physical, sizes_of(node)).size());
 }
 
+void attention_few(Launch& l, const Sizes& s, const KeyParts& parts) {
+  constexpr uint32_t kMostRows = 4;  // of a workgroup; with more, it needs many registers
+  Operands o;
+  o.q = l.in(0);
+  o.k = l.in(1);
+  o.v = l.in(2);
+  o.o = l.out(0);
+  o.lse = l.out(1);
+  o.d_q = l.workspace();
+  o.d_k = o.d_q + 4 * s.batch * s.heads * s.queries * parts.count * s.dim;
+  const auto& attributes = l.attributes<AttentionAttributes>();
+  const bool encoded = l.is_encoded(1);
+  const auto rows = static_cast<uint32_t>(std::clamp<uint64_t>(rows_of(s), 1, kMostRows));
+  const uint64_t blocks = groups_of(s, rows);
+  const VkDeviceAddress read = encoded ? 0 : o.k | o.v;
+  Grid grid;
+  grid.local = kTileThreads;
+  grid.groups = blocks * parts.count;
+  const double products = static_cast<double>(s.batch * s.heads * s.queries * s.keys * s.dim);
+  l.dispatch(encoded ? shader::attention_few_codes : shader::attention_few_plain,
+             {static_cast<uint32_t>(s.dim), rows, s.dim % 8 == 0 && read % 16 == 0, 0,
+              window_of(attributes, s), std::bit_cast<uint32_t>(attributes.softcap()),
+              encoded ? l.code_format(1, 2) : 0},
+             push_of(l, o, s, 3, parts, l.counters(static_cast<uint32_t>(blocks))), grid,
+             {4 * products, 0});
+}
+
 void attention(Launch& l) {
   constexpr size_t kMask = 3;
+  const Sizes s = sizes_of(l);
+  const auto [tile, parts] = way_of(l.physical(), s, l.candidate());
+  if (has_few_queries(l.physical(), l.record(), s)) {
+    return attention_few(l, s, parts);
+  }
   Wide wide(l);
   Operands o;
   o.q = wide.in(0);
@@ -273,8 +324,6 @@ void attention(Launch& l) {
   o.mask = l.inputs() > kMask ? wide.in(kMask) : 0;
   o.o = wide.out(0);
   o.lse = wide.out(1);
-  const Sizes s = sizes_of(l);
-  const auto [tile, parts] = way_of(l.physical(), s, l.candidate());
   if (parts.keys != 0) {
     o.d_q = wide.workspace();
     o.d_k = o.d_q + 4 * s.batch * s.heads * s.queries * parts.count * s.dim;
@@ -330,47 +379,11 @@ void attention_grad(Launch& l) {
   wide.finish();
 }
 
-// As 64-bit fractions of a turn, low word first.
-std::vector<uint32_t> frequencies(const RopeAttributes& t, int64_t dims) {
-  std::vector<uint32_t> words;
-  const long double turn = 2 * std::acos(-1.0L);
-  for (int64_t j = 0; j < dims / 2; ++j) {
-    const long double turns = rope_frequency<long double>(t, j, dims) / turn;
-    const long double fraction = turns - std::floor(turns);
-    const auto bits = static_cast<uint64_t>(std::ldexp(fraction, 64));
-    words.push_back(static_cast<uint32_t>(bits));
-    words.push_back(static_cast<uint32_t>(bits >> 32));
-  }
-  return words;
-}
-
-void rope(Launch& l) {
-  const auto& attributes = l.attributes<RopeAttributes>();
-  const Shape& x = l.in_shape(0);
-  const int64_t dims = attributes.rotary_dims() == 0 ? x.back() : attributes.rotary_dims();
-  const auto heads = static_cast<uint64_t>(x.rows());
-  const uint64_t n = heads * static_cast<uint64_t>(x.back() - dims / 2);
-  const Grid grid = l.over_elements(n);
-  const auto offset = static_cast<uint64_t>(attributes.position_offset());
-  std::vector<uint32_t> words = frequencies(attributes, dims);
-  Push push;
-  const bool is_given = l.inputs() > 1;
-  push.add(l.in(0), l.out(0))
-      .table(l.table(words))
-      .add(is_given ? l.in(1) : 0)
-      .u32(n, grid.per_group);
-  push.u32(x.back(), dims / 2, x[2], x[1], offset, offset >> 32, attributes.inverse(),
-           is_given ? static_cast<uint64_t>(l.in_shape(1).rank()) : 0);
-  l.dispatch(shader::rope, {attributes.interleaved()}, push, grid,
-             {static_cast<double>(n) * 60, static_cast<double>(n) * 16});
-}
-
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(attention, .launch = attention, .workspace = workspace,
                           .candidates = candidates, .refusal = forward_refusal, .encoded = 0b110);
 BOWLINE_KERNELS_OF_FLOATS(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
                           .candidates = grad_candidates, .refusal = refusal);
-BOWLINE_KERNELS_OF_FLOATS(rope, .launch = rope);
 
 }  // namespace bowline::detail::vulkan::attention_kernels

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "convert.h"
-#include "core/products.h"
+#include "few_rows.h"
 #include "index.h"
 
 namespace bowline::detail::vulkan::matmul_kernels {
@@ -36,7 +36,7 @@ struct Choice {
 // A way to compute a product: a candidate of its node.
 struct Way {
   enum class Kind : uint8_t {
-    few_rows,  // matvec.comp; `size` columns per workgroup
+    few_rows,  // few_rows.h; `size` columns per workgroup
     lanes,     // matmul_lanes.comp; at most `size` rows per lane
     tile,      // matmul_tile.comp; kTiles[size]
     units,     // matmul_units.comp; kUnitTiles[size]
@@ -349,38 +349,19 @@ void multiply_on_units(Launch& l, const Product& all, const std::optional<Way>& 
   }
 }
 
-// The most rows for matvec.comp. With more rows, tiles are faster. On software devices it saves
-// only the conversion of the weights to f32.
-template <class Node>
-int64_t few_rows(const PhysicalDevice& physical, const Node& node) {
-  const bool converts = !node.inputs[1].encoding.is_plain() || node.type != DType::f32;
-  return !physical.uses_cpu_kernels() ? 8 : converts ? 1 : 0;
-}
-
-// True if matvec.comp can compute the product, if rows are aligned: it reads the weights once, in
-// their dtype.
+// True if matvec.comp or matvec_columns.comp can compute the product: they read the weights once,
+// in their dtype.
 template <class Node>
 bool has_few_rows(const PhysicalDevice& physical, const Node& node, const MatrixProduct& p) {
   const auto is_own = [&](const device::Operand& o) {
     return o.encoding.is_plain() && o.dtype == node.type;
   };
-  const bool b_fits = !node.inputs[1].encoding.is_plain() || is_own(node.inputs[1]);
+  const bool quantized = !node.inputs[1].encoding.is_plain();
   const bool bias_fits = node.inputs.size() < 3 || node.inputs[2].dtype == node.type;
-  return p.m <= few_rows(physical, node) && p.batch.elements() == 1 && !p.transpose_a &&
-         p.transpose_b && p.k > 0 && p.k % 8 == 0 && is_own(node.inputs[0]) &&
-         node.outputs[0].dtype == node.type && b_fits && bias_fits;
+  return has_few_rows(physical, p.m, node.type, quantized) && p.batch.elements() == 1 &&
+         !p.transpose_a && p.k > 0 && is_own(node.inputs[0]) &&
+         node.outputs[0].dtype == node.type && (quantized || is_own(node.inputs[1])) && bias_fits;
 }
-
-bool has_aligned_rows(const Launch& l) {
-  const auto is_aligned = [&](size_t i) { return l.is_encoded(i) || l.in(i) % 16 == 0; };
-  return is_aligned(0) && is_aligned(1);
-}
-
-// Columns of C per workgroup of matvec.comp: every row of A costs as many registers.
-constexpr uint32_t kColumns[] = {1, 2, 4, 8};
-constexpr int64_t kMostSums = 16;  // of an invocation
-// More decoders per invocation take long to compile.
-constexpr uint32_t kMostCodeColumns = 4;
 
 // The ways to compute a product. They depend on no address, so that a query can count them.
 template <class Node>
@@ -399,11 +380,9 @@ std::vector<Way> ways_of(const PhysicalDevice& physical, const Node& node) {
     }
   };
   if (has_rows) {
-    for (const uint32_t columns : kColumns) {
-      if (columns * p.m <= kMostSums &&
-          (columns <= kMostCodeColumns || node.inputs[1].encoding.is_plain())) {
-        ways.push_back({Way::Kind::few_rows, columns});
-      }
+    const bool quantized = !node.inputs[1].encoding.is_plain();
+    for (const uint32_t columns : few_rows_columns(p.m, p.transpose_b, quantized)) {
+      ways.push_back({Way::Kind::few_rows, columns});
     }
   }
   if (runs_on_units(physical, node)) {
@@ -461,25 +440,6 @@ uint32_t parts_in_f32(const PhysicalDevice& physical, const Node& node, const Ma
 
 bool is(const std::optional<Way>& way, Way::Kind kind) { return !way || way->kind == kind; }
 
-void multiply_few_rows(Launch& l, const MatrixProduct& p, const std::optional<Way>& way) {
-  const auto n = static_cast<uint64_t>(p.n);
-  const uint32_t per = way ? way->size : p.m <= 4 ? 4 : 2;
-  Grid grid;
-  grid.local = l.physical().uses_cpu_kernels() ? l.lanes() : std::max(l.lanes(), 128u);
-  grid.groups = (n + per - 1) / per;
-  Push push;
-  push.add(l.in(0));
-  l.is_encoded(1) ? push.table(l.table(l.code_words(1))) : push.add(l.in(1));
-  const bool has_bias = l.inputs() > 2;
-  push.add(l.out(0), has_bias ? l.in(2) : 0).u32(n, p.k, has_bias);
-  const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
-  const auto& shaders = l.is_encoded(1) ? shader::matvec_codes : shader::matvec_plain;
-  l.dispatch(
-      shaders, {static_cast<uint32_t>(p.m), per, l.is_encoded(1) ? l.code_format(1) : 0}, push,
-      grid,
-      {weights * 2 * static_cast<double>(p.m), weights * static_cast<double>(size_of(l.type()))});
-}
-
 // Offsets in quantized operands have 32 bits.
 const char* refusal(const NodeView& v) {
   const bool fits = std::ranges::all_of(v.query.inputs, [](const device::Operand& o) {
@@ -494,13 +454,15 @@ void product(Launch& l) {
     return;
   }
   p.join_rows();
-  std::optional<Way> way = way_of(l.physical(), l.record());
-  if (way && way->kind == Way::Kind::few_rows && !has_aligned_rows(l)) {
-    way.reset();
-  }
-  if (is(way, Way::Kind::few_rows) && has_few_rows(l.physical(), l.record(), p) &&
-      has_aligned_rows(l)) {
-    multiply_few_rows(l, p, way);
+  const std::optional<Way> way = way_of(l.physical(), l.record());
+  if (is(way, Way::Kind::few_rows) && has_few_rows(l.physical(), l.record(), p)) {
+    const VkDeviceAddress bias = l.inputs() > 2 ? l.in(2) : 0;
+    multiply_few_rows(l,
+                      {.m = static_cast<uint32_t>(p.m),
+                       .k = static_cast<uint32_t>(p.k),
+                       .transpose_b = p.transpose_b,
+                       .parts = {{.n = static_cast<uint32_t>(p.n), .bias = bias, .y = l.out(0)}}},
+                      way ? way->size : 0);
     return;
   }
   const auto set = [&](const auto& from) {
@@ -530,7 +492,8 @@ void product(Launch& l) {
   wide.finish();
 }
 
-// Matrix units read operands in their dtype. Other kernels convert them to f32.
+// Matrix units and the kernels for few rows read operands in their dtype. Other kernels convert
+// them to f32.
 uint64_t workspace(const NodeView& v) {
   MatrixProduct p = matrix_product_of(v.query);
   if (p.is_empty()) {
@@ -538,7 +501,10 @@ uint64_t workspace(const NodeView& v) {
   }
   p.join_rows();
   const std::optional<Way> way = way_of(v.physical, v.query);
-  if (runs_on_units(v.physical, v.query) && (!way || way->kind != Way::Kind::tile)) {
+  if (is(way, Way::Kind::few_rows) && has_few_rows(v.physical, v.query, p)) {
+    return 0;
+  }
+  if (is(way, Way::Kind::units) && runs_on_units(v.physical, v.query)) {
     return parts_bytes(p, parts_on_units(v.physical, v.query, p, way));
   }
   return Wide::bytes(v) + parts_bytes(p, parts_in_f32(v.physical, v.query, p, way));

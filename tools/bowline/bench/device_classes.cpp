@@ -71,6 +71,7 @@ constexpr KernelRate kRates[] = {
     // Widening 16-bit weights takes as many instructions as multiplying them.
     shader_rate("matvec", Unit::f32, 0.25),
     // Softmax, masks and shared memory take more slots than the products.
+    shader_rate("attention_few", Unit::f32, 0.1),
     shader_rate("attention_tile", Unit::f32, 0.3),
     shader_rate("attention_grad_tile", Unit::f32, 0.3),
     {"", Unit::f32, 0.4, ""},
