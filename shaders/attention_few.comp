@@ -1,6 +1,6 @@
 //! variants T=f32,f16,bf16 KEYS=plain,codes
-// o = softmax(scale q k^T) v for few queries without a mask, as in decoding, for GPUs. It reads keys
-// and values once, in their dtype. A workgroup has a part of the keys, and ROWS rows: queries of
+// o = softmax(scale q k^T) v for few queries without a mask, as in decoding, for GPUs. It reads
+// keys and values once, in their dtype. A workgroup has a part of the keys, and ROWS rows: queries of
 // heads that share a key head. An invocation computes the scores of one key, and then 8 elements of
 // the results with some of the keys.
 //

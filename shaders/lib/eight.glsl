@@ -1,5 +1,5 @@
-// Eight neighbours, as f32. load_vectors() takes them from an address that is a multiple of 16 bytes,
-// in 16-byte accesses.
+// Eight neighbours, as f32. load_vectors() takes them from an address that is a multiple of 16
+// bytes, in 16-byte accesses.
 struct Eight {
   vec4 low;
   vec4 high;
