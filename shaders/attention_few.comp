@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16 KEYS=plain,codes
 // o = softmax(scale q k^T) v for few queries without a mask, as in decoding, for GPUs. It reads
-// keys and values once, in their dtype. A workgroup has a part of the keys, and ROWS rows: queries of
-// heads that share a key head. An invocation computes the scores of one key, and then 8 elements of
-// the results with some of the keys.
+// keys and values once, in their dtype. A workgroup has a part of the keys, and ROWS rows: queries
+// of heads that share a key head. An invocation computes the scores of one key, and then 8 elements
+// of the results with some of the keys.
 //
 // With several parts, the workgroup that ends last joins them, in their order.
 #define KEYS_AT_ONCE 128  // invocations of the workgroup
@@ -62,7 +62,7 @@ Eight load_shown(Elements rows, uint start, uint d) {
 #endif
 
 // The rows of the workgroup: from `first` among the `rows` of a key head.
-struct Block {
+struct RowBlock {
   uint batch;
   uint kv_head;
   uint first;
@@ -74,7 +74,7 @@ struct Row {
   uint head;
   uint number;  // among the rows of all heads
 };
-Row row_of(Block of, uint r) {
+Row row_of(RowBlock of, uint r) {
   const uint sharing = p.heads / p.kv_heads;
   const uint query = (of.first + r) / sharing;
   const uint head = of.kv_head * sharing + (of.first + r) % sharing;
@@ -109,7 +109,7 @@ void weigh_keys() {
 }
 
 // Writes the sums of the slices: the results, or those of a part of the keys.
-void write_part(Block of, uint part, vec4 low[ROWS], vec4 high[ROWS]) {
+void write_part(RowBlock of, uint part, vec4 low[ROWS], vec4 high[ROWS]) {
   const uint slice = THREAD / LOADS;
   Joined results = Joined(p.d_q);
   Joined statistics = Joined(p.d_k);
@@ -148,7 +148,7 @@ void write_part(Block of, uint part, vec4 low[ROWS], vec4 high[ROWS]) {
 }
 
 // Joins the parts of the keys.
-void join_parts(Block of) {
+void join_parts(RowBlock of) {
   Joined results = Joined(p.d_q);
   Joined statistics = Joined(p.d_k);
   FOR_ROWS(r) {
@@ -193,7 +193,7 @@ void main() {
   const uint b = bh / p.kv_heads;
   const uint kv_head = bh % p.kv_heads;
   const uint first = block % blocks * ROWS;
-  const Block own = Block(b, kv_head, first, rows);
+  const RowBlock own = RowBlock(b, kv_head, first, rows);
   // As in attention_tile.comp.
   const uint queries = extent(p.step, AT_QUERY_COUNT, p.queries);
   const uint there = extent(p.step, AT_KEY_COUNT, p.keys);
@@ -209,7 +209,8 @@ void main() {
   for (uint i = THREAD; i < ROWS * LOADS * 8; i += KEYS_AT_ONCE) {
     const uint r = min(first + i / (LOADS * 8), rows - 1);
     const uint d = i % (LOADS * 8);
-    const uint start = row_start(b, kv_head * sharing + r % sharing, r / sharing, p.heads, p.queries);
+    const uint head = kv_head * sharing + r % sharing;
+    const uint start = row_start(b, head, r / sharing, p.heads, p.queries);
     const A element = read(p.q, start + min(d, D - 1));
     query[i / 4][i % 4] = d < D ? p.scale * element : 0;
   }
