@@ -59,7 +59,7 @@ Read decode_of(const Device& planning, const std::string& weights) {
   return out;
 }
 
-class DecodeTraffic : public OnDevice {};
+class DecodeTraffic : public testing::TestWithParam<std::string> {};
 
 // On the CPU, the workspace of a product is scratch memory of its threads, which stays in caches.
 // The software driver of Vulkan runs kernels for CPUs, so Vulkan plans for a graphics card.

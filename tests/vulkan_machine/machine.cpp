@@ -226,7 +226,9 @@ class Workgroup {
     lane.registers[o.to] = word;
     if (code != spv::Op::OpAtomicLoad) {
       const uint32_t operand = lane.registers[o.c];
-      word = code == spv::Op::OpAtomicAnd ? word & operand : word | operand;
+      word = code == spv::Op::OpAtomicIAdd  ? word + operand
+             : code == spv::Op::OpAtomicAnd ? word & operand
+                                            : word | operand;
       std::memcpy(address, &word, sizeof(word));
     }
   }
@@ -314,6 +316,7 @@ class Workgroup {
           ++lane.at;
           break;
         case spv::Op::OpAtomicLoad:
+        case spv::Op::OpAtomicIAdd:
         case spv::Op::OpAtomicAnd:
         case spv::Op::OpAtomicOr:
           change(lane, o);

@@ -712,6 +712,7 @@ class Decoder {
       case spv::Op::OpStore:
         return decode_memory(i);
       case spv::Op::OpAtomicLoad:
+      case spv::Op::OpAtomicIAdd:
       case spv::Op::OpAtomicAnd:
       case spv::Op::OpAtomicOr:
         return decode_atomic(i);
