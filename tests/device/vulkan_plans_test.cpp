@@ -1,8 +1,7 @@
 // Plans for Vulkan devices that this machine need not have.
 #include <set>
 
-#include "emulation/gpt2.h"
-#include "generate/decoder_model.h"
+#include "emulation/launches.h"
 
 namespace bowline::test {
 namespace {
@@ -35,46 +34,8 @@ TEST(VulkanPlans, HaveTheKernelsOfTheDevice) {
   EXPECT_TRUE(intel.contains("matmul_tile_plain"));
 }
 
-// Of a token with a context of 256.
-uint64_t launches_of_a_token(Model& model, std::string& listing) {
-  const Device planning = must(Device::open("planning:vulkan@rx7800xt"));
-  EXPECT_OK(model.resize("cache.*", 256).status());
-  EXPECT_OK(model.to(planning));
-  const BoundDim length = {"kv_length", 256};
-  const Session session = must(Session::create(model, planning, "decode", {&length, 1}));
-  uint64_t launches = 0;
-  listing.clear();
-  for (const SegmentInfo& segment : must(session.describe()).segments) {
-    launches += segment.name == "forward" ? segment.launches : 0;
-    for (const RecordInfo& r : segment.records) {
-      listing += "\n" + r.op;
-      for (const std::string& kernel : r.kernels) {
-        listing += " " + kernel;
-      }
-    }
-  }
-  return launches;
-}
-
-// The limits may only decrease.
 TEST(VulkanPlans, LimitTheLaunchesOfAToken) {
-  std::string listing;
-  Gpt2 gpt(kGpt2Shape);
-  gpt.add_decode();
-  EXPECT_LE(launches_of_a_token(gpt.model, listing), 85u) << listing;
-  DecoderShape shape = {.layers = 12,
-                        .width = 768,
-                        .heads = 12,
-                        .kv_heads = 4,
-                        .ffn = 2048,
-                        .vocabulary = 32000,
-                        .dtype = DType::bf16};
-  Model llama = decoder_shapes(shape);
-  EXPECT_LE(launches_of_a_token(llama, listing), 85u) << listing;
-  shape.int8_cache = true;
-  Model compact = decoder_shapes(shape);
-  must(quantize(compact, "q4_0", "model.layers.*_proj.weight"));
-  EXPECT_LE(launches_of_a_token(compact, listing), 85u) << listing;
+  limit_launches_of_a_token("planning:vulkan@rx7800xt", 85, 85);
 }
 
 TEST(VulkanPlans, AreRefusedForAnUnknownDevice) {

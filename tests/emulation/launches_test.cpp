@@ -1,33 +1,11 @@
 // The number of launches of GPT-2 124M, as the importer builds it, and what may follow a product in
 // one launch.
-#include <map>
+#include "emulation/launches.h"
 
-#include "emulation/gpt2.h"
-#include "generate/decoder_model.h"
+#include <map>
 
 namespace bowline::test {
 namespace {
-
-struct Launches {
-  uint64_t count = 0;
-  std::string listing;  // by record: how often it runs, and its launches
-};
-
-void add_records(const SegmentInfo& segment, Launches& to) {
-  uint32_t runs = 1;
-  for (const RecordInfo& r : segment.records) {
-    if (r.kind != RecordInfo::Kind::op) {
-      runs = r.kind == RecordInfo::Kind::repeat_begin ? r.count : 1;
-      continue;
-    }
-    to.listing += format("{} x {}:", runs, r.op);
-    for (const std::string& kernel : r.kernels) {
-      to.listing += format(" [{}]", kernel);
-    }
-    to.listing += "\n";
-  }
-  to.count += segment.launches;
-}
 
 // A step of 256 tokens on an H200, which spends most of its time on launches.
 Launches launches_of_a_step(std::optional<DType> compute, const std::string& library = "") {
@@ -113,44 +91,7 @@ TEST(Launches, OfARecurrentLayer) {
   }
 }
 
-// A token with a context of 256.
-Launches launches_of_a_token(Model& model) {
-  const Device planning = must(Device::open("planning:cuda-emu@90x132"));
-  EXPECT_OK(model.resize("cache.*", 256).status());
-  EXPECT_OK(model.to(planning));
-  const BoundDim length = {"kv_length", 256};
-  const Session session = must(Session::create(model, planning, "decode", {&length, 1}));
-  Launches out;
-  for (const SegmentInfo& segment : must(session.describe()).segments) {
-    if (segment.name == "forward") {
-      add_records(segment, out);
-    }
-  }
-  return out;
-}
-
-// The limits may only decrease.
-TEST(Launches, OfAToken) {
-  Gpt2 gpt(kGpt2Shape);
-  gpt.add_decode();
-  const Launches of_gpt = launches_of_a_token(gpt.model);
-  EXPECT_LE(of_gpt.count, 81u) << of_gpt.listing;
-  DecoderShape shape = {.layers = 12,
-                        .width = 768,
-                        .heads = 12,
-                        .kv_heads = 4,
-                        .ffn = 2048,
-                        .vocabulary = 32000,
-                        .dtype = DType::bf16};
-  Model llama = decoder_shapes(shape);
-  const Launches of_llama = launches_of_a_token(llama);
-  EXPECT_LE(of_llama.count, 80u) << of_llama.listing;
-  shape.int8_cache = true;
-  Model compact = decoder_shapes(shape);
-  must(quantize(compact, "q4_0", "model.layers.*_proj.weight"));
-  const Launches of_compact = launches_of_a_token(compact);
-  EXPECT_LE(of_compact.count, 80u) << of_compact.listing;
-}
+TEST(Launches, OfAToken) { limit_launches_of_a_token("planning:cuda-emu@90x132", 81, 80); }
 
 // What may follow a product in one launch, and what may not. Both devices compute the same.
 class Followed : public testing::Test {
