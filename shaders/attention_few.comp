@@ -33,33 +33,33 @@ shared uint is_last;
 #define THREAD gl_LocalInvocationID.x
 #define FOR_ROWS(r) [[unroll]] for (uint r = 0; r < ROWS; ++r)
 
-// Elements d to d + 7 of the head that begins at `start`; 0 past its end.
+// Elements of the head that begins at `start`.
 #if defined(KEYS_codes)
-Eight load_shown(Elements rows, uint start, uint d) {
+A read_of_head(Elements rows, uint start, uint d) {
+  return decode(CodeTable(rows), start / D, d);
+}
+Eight read_eight(Elements rows, uint start, uint d) {
   A x[8];
-  if (VECTORS != 0) {
-    decode_8(CodeTable(rows), start / D, d, x);
-    return eight_of(x);
-  }
-  [[unroll]] for (uint e = 0; e < 8; ++e) {
-    const A element = decode(CodeTable(rows), start / D, min(d + e, D - 1));
-    x[e] = d + e < D ? element : 0;
-  }
+  decode_8(CodeTable(rows), start / D, d, x);
   return eight_of(x);
 }
 #else
+A read_of_head(Elements rows, uint start, uint d) { return read(rows, start + d); }
+Eight read_eight(Elements rows, uint start, uint d) { return load_vectors(rows, start + d); }
+#endif
+
+// Elements d to d + 7 of the head that begins at `start`; 0 past its end.
 Eight load_shown(Elements rows, uint start, uint d) {
   if (VECTORS != 0) {
-    return load_vectors(rows, start + d);
+    return read_eight(rows, start, d);
   }
   A x[8];
   [[unroll]] for (uint e = 0; e < 8; ++e) {
-    const A element = read(rows, start + min(d + e, D - 1));
+    const A element = read_of_head(rows, start, min(d + e, D - 1));
     x[e] = d + e < D ? element : 0;
   }
   return eight_of(x);
 }
-#endif
 
 // The rows of the workgroup: from `first` among the `rows` of a key head.
 struct RowBlock {
