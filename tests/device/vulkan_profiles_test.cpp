@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "fake_vulkan.h"
+#include "model/tied_model.h"
 #include "open_device.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
@@ -15,8 +16,13 @@ namespace {
 using profiles::Profile;
 using test::must;
 
-Result<std::unique_ptr<device::Device>> open_fake(void (*hide)(PhysicalDevice&) = nullptr) {
-  return OpenVulkan::open(0, {}, hide, fake::get_proc);
+Result<std::unique_ptr<device::Device>> open_fake(void (*hide)(PhysicalDevice&) = nullptr,
+                                                  const DeviceOptions& options = {}) {
+  return OpenVulkan::open(0, options, hide, fake::get_proc);
+}
+
+const PhysicalDevice& physical_of(const device::Device& device) {
+  return static_cast<const OpenVulkan&>(device).physical();
 }
 
 const Profile& named(std::string_view name) {
@@ -188,12 +194,22 @@ TEST(VulkanProfiles, AFeatureThatTheDriverRefusesIsSwitchedOff) {
     fake::reset(named("GeForce RTX 4070"));
     const MatrixUnit unit{16, 8, 8};
     fake::driver().matrices = matrices_of({{unit, Component::f16}, {unit, Component::bf16}});
+    // As if an earlier process had passed the self test, which the fake driver cannot compute.
+    const test::Folder folder;
+    const DeviceOptions options = {.cache_folder = folder / "cache"};
+    save_self_test(options.cache_folder, physical_of(*must(open_fake(nullptr, options))), {});
     fake::driver().refuses = r.refuses;
-    const auto device = must(open_fake());
-    const auto& physical = static_cast<const OpenVulkan&>(*device).physical();
+    const auto device = must(open_fake(nullptr, options));
+    const PhysicalDevice& physical = physical_of(*device);
+    std::string named_off;
+    for (const std::string& sentence : must(device->self_test())) {
+      named_off += sentence + "\n";
+    }
     for (const std::string& name : r.off) {
       EXPECT_NE(physical.variants.find("without " + name), std::string::npos) << name;
+      EXPECT_NE(named_off.find(name + ": The driver"), std::string::npos) << named_off;
     }
+    EXPECT_EQ(std::ranges::count(named_off, '\n'), std::ssize(r.off)) << named_off;
     EXPECT_EQ(std::ranges::count(physical.variants, ','), std::ssize(r.off) - 1)
         << physical.variants;
     // Matrix units need a required subgroup size.
