@@ -114,7 +114,7 @@ void print_time(const Modelled& m, bool records) {
   const double seconds = m.time.seconds();
   print("modelled {}\n", m.title);
   if (!m.refusal.empty()) {
-    print("modelled   refused   {}\n", m.refusal);
+    print("modelled   refused   {} A smaller --batch or --seq may fit.\n", m.refusal);
     return;
   }
   print("modelled   total     {:9.3f} ms, {:.0f} tokens/s\n", 1e3 * seconds, m.tokens / seconds);
