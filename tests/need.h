@@ -6,10 +6,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <sstream>
 #include <string>
 
 #include "bowline.h"
+#include "device/device.h"
 
 namespace bowline::test {
 
@@ -31,17 +33,30 @@ inline bool is_expected(const DeviceInfo& d) {
   return false;
 }
 
-// Lists the devices once per process, because listing loads the drivers.
-inline const std::vector<DeviceInfo>& listed_devices() {
-  static const std::vector<DeviceInfo> devices = Device::list();
-  return devices;
+// Lists the devices of a backend, with names. Asks it once per process, because it loads drivers.
+inline const std::vector<DeviceInfo>& devices_of(const detail::device::Backend& backend) {
+  static std::map<std::string_view, std::vector<DeviceInfo>> known;
+  const auto [at, is_new] = known.try_emplace(backend.name());
+  if (is_new) {
+    at->second = backend.enumerate();
+    for (size_t i = 0; i < at->second.size(); ++i) {
+      at->second[i].name = backend.name();
+      at->second[i].name += backend.single() ? "" : ":" + std::to_string(i);
+    }
+  }
+  return at->second;
 }
 
 // Returns the reason why `name` cannot be used here, or an empty text if it can.
 inline std::string why_missing(const std::string& name) {
-  for (const DeviceInfo& d : listed_devices()) {
-    if (d.name == name) {
-      return d.unusable.empty() ? "" : "Device " + name + " cannot be used here: " + d.unusable;
+  for (const detail::device::Backend* backend : detail::device::backends()) {
+    if (backend->name() != name.substr(0, name.find(':'))) {
+      continue;
+    }
+    for (const DeviceInfo& d : devices_of(*backend)) {
+      if (d.name == name) {
+        return d.unusable.empty() ? "" : "Device " + name + " cannot be used here: " + d.unusable;
+      }
     }
   }
   return "This build has no device " + name + ".";
