@@ -59,4 +59,10 @@ UpdateOperands update_operands(Op op, const Attributes& attributes);
 constexpr size_t kUpdateInputs = 3;
 constexpr size_t kUpdateScale = 2;
 
+// The input with the f32 values that a step changes: the weights, or the masters of 16-bit weights,
+// which are the last input.
+constexpr size_t updated_values(DType weights, size_t inputs) {
+  return weights == DType::f32 ? 0 : inputs - 1;
+}
+
 }  // namespace bowline

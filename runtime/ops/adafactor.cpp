@@ -13,8 +13,8 @@
 //   u = g / sqrt(max(v, eps^2)),  w = w - alpha * u / max(1, rms(u) / update_clip)
 //
 // Operands  lists of storages: weights, grads; scale [1]; lists: v; or, of matrices, r and c, from
-//           whose sizes those of the matrices follow. Updates weights and the lists behind the
-//           scale.
+//           whose sizes those of the matrices follow; then the masters of 16-bit weights
+//           (ops/optimizer.h). Updates weights and the lists behind the scale.
 // Step      update counts from 1; does nothing if error or non_finite is set; sets
 //           weights_non_finite.
 // Numerics  sums in f32, in a fixed order.
@@ -24,13 +24,16 @@
 //           rate bounds the relative step.
 #include <cmath>
 
-#include "ops/op.h"
+#include "core/optimizers.h"
+#include "ops/optimizer.h"
 
 namespace bowline::detail::adafactor_op {
 namespace {
 
-// Lists have no shape of their own.
+// Lists have no shape of their own. The count decides whether the weights are matrices.
 Status infer(InferContext& c) {
+  const int least = c.dtype(0) == DType::f32 ? 4 : 5;
+  BOWLINE_TRY(optimizer::check_masters(c, c.inputs() <= least ? 4 : 5));
   BOWLINE_REQUIRE(c.in(2) == Shape{1}, "The scale has shape {}, not [1].", c.in(2));
   for (int o = 0; o < c.inputs() - 2; ++o) {
     BOWLINE_TRY(c.out(o, c.in(o == 0 ? 0 : o + 2)));
@@ -94,16 +97,18 @@ std::vector<double> second_moments(const Entry& e, double b, double eps) {
   const double learning_rate = c.step(step::adafactor::learning_rate);
   const double rate = learning_rate * t.learning_rate_factor();
   const double b = std::pow(update, static_cast<double>(t.beta2_decay()));
-  const bool matrices = c.inputs() == 5;
+  const auto values = static_cast<int>(updated_values(c.dtype(0), static_cast<size_t>(c.inputs())));
+  const int weights = values == 0 ? 0 : values - 2;  // output
+  const bool matrices = c.inputs() == (values == 0 ? 5 : 6);
   for (int o = 0; o < c.inputs() - 2; ++o) {
     std::ranges::copy(c.in(o == 0 ? 0 : o + 2), c.out(o).begin());
   }
-  const auto magnitude = c.zero_magnitude(0);
-  std::ranges::transform(c.in(0), magnitude.begin(), [](double w) { return std::abs(w); });
+  const auto magnitude = c.zero_magnitude(weights);
+  std::ranges::transform(c.in(values), magnitude.begin(), [](double w) { return std::abs(w); });
   if (c.facts.error || c.step(step::adafactor::non_finite) != 0) {
     return;
   }
-  size_t at[3] = {};
+  size_t at[4] = {};
   for (size_t k = 0; k < c.entries(0).size(); ++k) {
     const auto part = [&](int list, int out) {
       const auto n = static_cast<size_t>(c.entries(list)[k]);
@@ -111,9 +116,9 @@ std::vector<double> second_moments(const Entry& e, double b, double eps) {
       at[out] += n;
       return all;
     };
-    const size_t first = at[0];
+    const size_t first = at[weights];
     Entry e;
-    e.w = part(0, 0);
+    e.w = part(values, weights);
     (matrices ? e.row : e.v) = part(3, 1);
     if (matrices) {
       e.column = part(4, 2);
@@ -140,6 +145,8 @@ std::vector<double> second_moments(const Entry& e, double b, double eps) {
       }
     }
   }
+  std::ranges::copy(c.out(weights), c.out(0).begin());
+  c.magnitude(0) = c.magnitude(weights);
 }
 
 // Under roots, which halve it: the sums for a row, a column and the mean of rows in u, again in
@@ -156,13 +163,13 @@ extern const OpDef op_adafactor;
 const OpDef op_adafactor{
     .name = "Adafactor",
     .inputs = 4,
-    .optional_inputs = 1,
+    .optional_inputs = 2,
     .outputs = 2,
-    .optional_outputs = 1,
+    .optional_outputs = 2,
     .takes_lists = true,
-    .list_inputs = 0b11011,
-    .types = "f32 -> f32",
-    .updates = {{0, 0}, {1, 3}, {2, 4}},
+    .list_inputs = 0b111011,
+    .types = "F, f32 -> F, f32",
+    .updates = {{0, 0}, {1, 3}, {2, 4}, {3, 5}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -359,7 +359,7 @@ struct OpDef {
   const char* types = "F -> F";  // dtypes of the operands (core/operand_types.h)
   InPlace in_place[2] = {};
   // Output i is the updated storage of input j: the operator writes state.
-  InPlace updates[4] = {};
+  InPlace updates[5] = {};
   // (optional) Bit i: input i may be quantized (Encoding::layout), as a parameter of a frozen
   // storage may be.
   uint32_t encoded_inputs = 0;

@@ -53,8 +53,9 @@ void compute(const OracleContext& c) {
   for (int o = 0; o < c.inputs() - 2; ++o) {
     c.zero_magnitude(o);
   }
+  const auto values = static_cast<int>(updated_values(c.dtype(0), static_cast<size_t>(c.inputs())));
   for (size_t i = 0; i < c.in(0).size(); ++i) {
-    Bounded w = c.in(0)[i];
+    Bounded w = c.in(values)[i];
     Bounded states[kMostOptimizerStates];
     for (size_t s = 0; s < Formula::kStates; ++s) {
       states[s] = in.operands.states[s] ? c.in(static_cast<int>(*in.operands.states[s]))[i] : 0;
@@ -66,7 +67,10 @@ void compute(const OracleContext& c) {
         c.write(StepWord<uint32_t>{kLast}, 1);
       }
     }
-    finish(0, i, w);
+    if (values != 0) {
+      finish(values - 2, i, w);
+    }
+    finish(0, i, halted ? Bounded(c.in(0)[i]) : w);
     for (size_t s = 0; s < Formula::kStates; ++s) {
       if (in.operands.states[s]) {
         finish(output(*in.operands.states[s]), i, states[s]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/optimizers.h"
 #include "graph/op_table.h"
 
 namespace bowline::detail::plan {
@@ -61,6 +62,11 @@ class RecordTraffic {
              return std::cmp_equal(u.input, i);
            });
   }
+  // True if the record overwrites input i with the rounded masters.
+  bool only_rounds(size_t i) const {
+    return optimizer_of(record_.op) != nullptr && i == 0 &&
+           updated_values(record_.inputs[0].dtype, record_.inputs.size()) != 0;
+  }
   const Operand& rows_of(size_t state) const {
     const auto states = static_cast<size_t>(
         std::ranges::count_if(def_.updates, [](const InPlace& u) { return u.output >= 0; }));
@@ -69,7 +75,7 @@ class RecordTraffic {
 
   uint64_t read(size_t i) const {
     const Operand& o = record_.inputs[i];
-    if (writes_rows(i)) {
+    if (writes_rows(i) || only_rounds(i)) {
       return 0;
     }
     return (def_.gathers >> i & 1) != 0 ? bytes_of_some(o, record_.outputs[0].shape.elements())

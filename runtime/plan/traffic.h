@@ -20,6 +20,7 @@ struct Traffic {
 // - The workspace counts as written once and read once. A kernel that converts operands to f32 in
 //   its workspace therefore pays for the conversion.
 // - A gradient is also read, unless the record overwrites it.
+// - Weights of 16 bits are not read by an optimizer, which rounds them from their masters.
 // - A dynamic axis counts with its maximum.
 std::vector<Traffic> traffic_of(const device::Program& program);
 

@@ -75,11 +75,11 @@ bool waits(const Storage& row) {
   return params::is_training(row.role) && !row.empty && row.home.block == nullptr;
 }
 
-// Storages with the same rule but different kinds of moments are in different groups.
+// Storages with the same rule but different dtypes or kinds of moments are in different groups.
 struct Group {
   UpdateRule rule;
   size_t moments = 0;
-  bool has_masters = false;
+  DType dtype = DType::f32;
   auto operator<=>(const Group&) const = default;
 };
 
@@ -100,14 +100,15 @@ Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t>
   const OptimizerDef& def = *optimizer_named(o.name);
   BOWLINE_TRY_ASSIGN(const Attributes attributes, update_attributes(def, o, group.rule));
   std::vector<ValueId> inputs;
-  BOWLINE_TRY_ASSIGN(inputs.emplace_back(), group.has_masters
-                                                ? b.list("masters", ties, Role::master)
-                                                : b.list("weights", ties, {}));
+  BOWLINE_TRY_ASSIGN(inputs.emplace_back(), b.list("weights", ties, {}));
   BOWLINE_TRY_ASSIGN(inputs.emplace_back(), b.list("gradients", ties, Role::gradient));
   inputs.push_back(scale);
   for (uint32_t slot = 0; slot < group.moments; ++slot) {
     BOWLINE_TRY_ASSIGN(inputs.emplace_back(),
                        b.list(format("moments_{}", slot), ties, Role::moment, slot));
+  }
+  if (group.dtype != DType::f32) {
+    BOWLINE_TRY_ASSIGN(inputs.emplace_back(), b.list("masters", ties, Role::master));
   }
   return b.add(def.op, attributes, std::move(inputs)).status();
 }
@@ -220,15 +221,10 @@ Status place_waiting(params::Table& table) {
 Result<Graph> update_graph(const params::Table& table, const TrainOptions& options) {
   const std::vector<uint32_t> all = trained(table);
   std::map<Group, std::vector<uint32_t>, std::greater<>> groups;
-  std::map<DType, std::vector<uint32_t>> rounded;
   for (const uint32_t tie : all) {
     BOWLINE_TRY_ASSIGN(const UpdateRule rule, rule_of(tie, table, options));
     const size_t kept = moments(options.optimizer, table.storages[tie].shape).size();
-    const bool master = has_master(table.storages[tie]);
-    groups[{rule, kept, master}].push_back(tie);
-    if (master) {
-      rounded[table.storages[tie].dtype].push_back(tie);
-    }
+    groups[{rule, kept, table.storages[tie].dtype}].push_back(tie);
   }
   UpdateBuilder b(table);
   BOWLINE_TRY_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
@@ -238,12 +234,6 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
                                                 {gradients, b.input(options.loss)}));
   for (const auto& [group, ties] : groups) {
     BOWLINE_TRY(add_group(b, options.optimizer, ties, group, scale));
-  }
-  for (const auto& [dtype, ties] : rounded) {
-    BOWLINE_TRY_ASSIGN(const ValueId masters, b.list("masters", ties, Role::master));
-    BOWLINE_TRY_ASSIGN(const ValueId weights, b.list("weights", ties, {}));
-    BOWLINE_TRY(
-        b.add(Op::RoundWeights, Attributes::of(NoAttributesT{}), {masters, weights}).status());
   }
   return b.take();
 }

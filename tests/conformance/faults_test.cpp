@@ -43,9 +43,6 @@ constexpr Harmless kHarmless[] = {
     {Op::NegativeLogLikelihoodGrad, "sign of input 0"},     // its values do not matter
     {Op::NegativeLogLikelihoodGrad, "no term of input 0"},  // its values do not matter
     {Op::NegativeLogLikelihoodGrad, "last element missing of input 0"},
-    {Op::RoundWeights, "sign of input 1"},     // the operator only writes it
-    {Op::RoundWeights, "no term of input 1"},  // the operator only writes it
-    {Op::RoundWeights, "last element missing of input 1"},
     {Op::FusedConv, "step word training taken as 0"},  // the operator does not read it, because the
                                                        // planner guarantees that it is 0
     {Op::FusedConv, "step word training taken as 1"},

@@ -267,8 +267,11 @@ Status run_ops(Run& run) {
       const std::span<const DType> types =
           op_def(op).inputs > 0 ? types_of_input(op_def(op).types, 0) : std::span<const DType>();
       for (const DType dtype : types) {
-        run.one(name, format("{}, all operands {}", runnable->where, dtype),
-                [&] { return check_dtype(run, bench, cases, *runnable, dtype); });
+        const auto typed = std::ranges::find_if(
+            cases, [&](const Case& c) { return !c.refused && c.dtype == dtype; });
+        const Case& like = typed == cases.end() ? *runnable : *typed;
+        run.one(name, format("{}, all operands {}", like.where, dtype),
+                [&] { return check_dtype(run, bench, cases, like, dtype); });
       }
     }
     for (size_t k = 0; k < cases.size(); ++k) {

@@ -1,6 +1,7 @@
 // Suite optimizers: compares many steps of clip and update on the device with the reference
 // implementation in double precision. A step with an infinite gradient in the middle must change
-// nothing. The recipes follow from the descriptor of each optimizer.
+// nothing. Weights of 16 bits must have the bits of the rounded masters after every step. The
+// recipes follow from the descriptor of each optimizer.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -32,6 +33,7 @@ struct OptimizerRecipe {
   float clip = 0;
   float gradient_scale = 1;
   bool matrices = false;
+  DType dtype = DType::f32;  // of the weights
 
   Op op() const { return def->op; }
 };
@@ -45,7 +47,8 @@ float another_value(const OptimizerSetting& s) {
   return bounded ? (s.min + s.max) / 2 : std::isfinite(s.min) ? 1e-2f : -0.5f;
 }
 
-// The defaults; decay and clipping; each optional state alone, and with all settings changed.
+// The defaults; decay and clipping; each optional state alone, and with all settings changed; the
+// defaults and the last settings with masters.
 std::vector<OptimizerRecipe> recipes_of(const OptimizerDef& def) {
   const std::string name(bowline::name_of(def.op));
   std::vector<OptimizerRecipe> out = {
@@ -68,6 +71,14 @@ std::vector<OptimizerRecipe> recipes_of(const OptimizerDef& def) {
     }
   }
   out.push_back(std::move(all));
+  const size_t of_f32 = out.size();
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const size_t i : {size_t{0}, of_f32 - 2, of_f32 - 1}) {
+      OptimizerRecipe& r = out.emplace_back(out[i]);
+      r.name += format(", {} weights", dtype);
+      r.dtype = dtype;
+    }
+  }
   return out;
 }
 
@@ -253,7 +264,7 @@ class Rig {
     const std::vector<uint64_t> whole(std::begin(kEntries), std::end(kEntries));
     program_ = {};
     layout_ = {};
-    std::vector<Operand> inputs = {list_operand(whole), list_operand(whole)};
+    std::vector<Operand> inputs = {list_operand(whole, r.dtype), list_operand(whole)};
     Operand scale;
     scale.shape = Shape{1};
     ClipByGlobalNormAttributesT clip;
@@ -265,10 +276,15 @@ class Rig {
       inputs.push_back(list_operand(sizes));
       outputs.push_back(inputs.back());
     }
+    if (r.dtype != DType::f32) {
+      inputs.push_back(list_operand(whole));
+      outputs.push_back(inputs.back());
+    }
     add(r.op(), attributes, std::move(inputs), std::move(outputs), 1);
     program_.slots = device::kFirstStorageSlot + static_cast<uint32_t>(lists_.size());
     uint64_t arena = alignment_;
     for (Record& record : program_.records) {
+      record.type = &record == &program_.records.back() ? r.dtype : DType::f32;
       const auto answer = device_->query(
           {record.op, record.type, record.attributes, record.inputs, record.outputs});
       BOWLINE_REQUIRE(answer.reason.empty(), "The device cannot run {}: {}", record.op,
@@ -281,30 +297,29 @@ class Rig {
     return allocate(arena);
   }
 
-  // Writes a list of weights or gradients.
+  // The list of the values that a step changes.
+  size_t values_list() const { return lists_[0].dtype == DType::f32 ? 0 : lists_.size() - 1; }
+
+  // Writes a list of values or gradients.
   Status write_list(size_t k, std::span<const double> values) {
     std::vector<std::byte> bytes(lists_[k].bytes);
     size_t from = 0;
     for (size_t e = 0; e < std::size(kEntries); ++e) {
-      for (uint64_t i = 0; i < kEntries[e]; ++i) {
-        const auto f = static_cast<float>(values[from++]);
-        std::memcpy(bytes.data() + lists_[k].offsets[e] + i * sizeof(f), &f, sizeof(f));
-      }
+      store(values.subspan(from, kEntries[e]), lists_[k].dtype,
+            bytes.data() + lists_[k].offsets[e]);
+      from += kEntries[e];
     }
     return device_->copy_in(blocks_[device::kFirstStorageSlot + k]->buffer(), 0, bytes);
   }
 
-  Result<std::vector<float>> read_list(size_t k) {
+  Result<std::vector<double>> read_list(size_t k) {
     std::vector<std::byte> bytes(lists_[k].bytes);
     BOWLINE_TRY(device_->copy_out(bytes, blocks_[device::kFirstStorageSlot + k]->buffer(), 0));
-    std::vector<float> out(elements_);
-    size_t to = 0;
+    std::vector<double> out;
     for (size_t e = 0; e < std::size(kEntries); ++e) {
-      if (kEntries[e] > 0) {
-        std::memcpy(out.data() + to, bytes.data() + lists_[k].offsets[e],
-                    kEntries[e] * sizeof(float));
-        to += kEntries[e];
-      }
+      const std::vector<double> entry =
+          load(bytes.data() + lists_[k].offsets[e], kEntries[e], lists_[k].dtype);
+      out.insert(out.end(), entry.begin(), entry.end());
     }
     return out;
   }
@@ -329,23 +344,25 @@ class Rig {
 
  private:
   struct List {
+    DType dtype = DType::f32;
     std::vector<uint64_t> offsets;
     uint64_t bytes = 0;
   };
 
-  Operand list_operand(const std::vector<uint64_t>& sizes) {
+  Operand list_operand(const std::vector<uint64_t>& sizes, DType dtype = DType::f32) {
     const auto slot = static_cast<uint32_t>(device::kFirstStorageSlot + lists_.size());
-    List list;
+    List list{dtype, {}, 0};
     device::Table table;
     uint64_t largest = 0;
     for (const uint64_t n : sizes) {
       table.entries.push_back({slot, list.bytes, n, false});
       list.offsets.push_back(list.bytes);
-      list.bytes = round_up(list.bytes + n * sizeof(float) + 1, alignment_);
+      list.bytes = round_up(list.bytes + n * size_of(dtype) + 1, alignment_);
       largest = std::max(largest, n);
     }
     Operand o;
     o.slot = slot;
+    o.dtype = dtype;
     o.shape = Shape{static_cast<int64_t>(largest)};
     o.table = static_cast<uint32_t>(program_.tables.size());
     program_.tables.push_back(std::move(table));
@@ -411,6 +428,7 @@ Result<std::string> steps(Run& run, Rig& rig, const OptimizerRecipe& r) {
   const size_t n = rig.elements();
   const std::vector<double> weights = draw(Values::normal, n, key, 0);
   Reference reference(r, attributes, weights);
+  BOWLINE_TRY(rig.write_list(rig.values_list(), weights));
   BOWLINE_TRY(rig.write_list(0, weights));
   for (int s = 0; s < kSteps; ++s) {
     std::vector<double> gradients = draw(Values::normal, n, key, static_cast<uint32_t>(s + 1));
@@ -431,11 +449,19 @@ Result<std::string> steps(Run& run, Rig& rig, const OptimizerRecipe& r) {
       return format("step {}: norm {} and non_finite {} at a norm of {}", s, got_norm, non_finite,
                     norm);
     }
+    BOWLINE_TRY_ASSIGN(const std::vector<double> values_now, rig.read_list(rig.values_list()));
+    BOWLINE_TRY_ASSIGN(const std::vector<double> weights_now, rig.read_list(0));
+    for (size_t i = 0; i < n; ++i) {
+      if (weights_now[i] != round_to(r.dtype, values_now[i])) {
+        return format("step {}: weight {} is {}, but its master is {}", s, i, weights_now[i],
+                      values_now[i]);
+      }
+    }
   }
-  BOWLINE_TRY_ASSIGN(const std::vector<float> got, rig.read_list(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<double> got, rig.read_list(rig.values_list()));
   for (size_t i = 0; i < n; ++i) {
     const double wanted = reference.weight(i);
-    const double units = std::abs(static_cast<double>(got[i]) - wanted) / reference.bound(i);
+    const double units = std::abs(got[i] - wanted) / reference.bound(i);
     run.note_error(units, r.name);
     if (!(units <= 1)) {
       return format("element {} is {} instead of {} after {} steps", i, got[i], wanted, kSteps);

@@ -441,8 +441,8 @@ DTYPES_HEAD = r"^//! %s(?:\(([\w, ]+)\))?%s$"
 def claims_of(path, stems, families, dtypes):
     """Returns [(operator, dtype, symbol)] of a kernel file. The operator is its stem, or those of
     `//! ops A B`, `//! ops(f16, bf16) A B` or `//! ops(any) A`. `//! elementwise`, `//!
-    elementwise(f16)` or `//! optimizers` stand for the operators with formulas of these dtypes,
-    which the argument `families` lists."""
+    elementwise(f16)` or `//! optimizers(f16)` stand for the operators with formulas of these
+    dtypes, which the argument `families` lists."""
     text = path.read_text()
     heads = re.findall(DTYPES_HEAD % ("ops", " (.*)"), text, re.M)
     found = [(types, names.split(), None) for types, names in heads]
@@ -533,7 +533,7 @@ def main():
     lists = Lists(args.root)
     ops, tables, enums, formulas, derived = lists.ops(), lists.tables, lists.enums, lists.formulas, lists.derived
     elementwise = {f.op_of(form): f.dtypes(form) for f in formulas for form in f.forms}
-    families = {"elementwise": elementwise, "optimizers": {o.op: ["f32"] for o in optimizers.formulas_of(lists.optimizers)}}
+    families = {"elementwise": elementwise, "optimizers": {o.op: ["f32", "f16", "bf16"] for o in optimizers.formulas_of(lists.optimizers)}}
     files = lists.op_files(args.root)
     for name, table, _ in ops:
         if table not in tables:

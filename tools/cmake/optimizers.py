@@ -194,9 +194,9 @@ def shader(o):
     reads += [(f"bool has_{states[i]}", f"p.{o.states[i][3]} != 0") for i in o.optional()]
     guards = [f"if (has_{s}) " if i in o.optional() else "" for i, s in enumerate(states)]
     return "\n".join([
-        "//! variants", HEADER.strip(),
+        "//! variants T=f32,f16,bf16", HEADER.strip(),
         '#include "common.glsl"', '#include "formulas.glsl"', f'#include "step_{o.stem}.glsl"\n',
-        "struct Chunk {", "  Floats w;", "  Floats g;", *(f"  Floats {s};" for s in states), "  uint count;", "  uint padding;", "};",
+        "struct Chunk {", "  Floats w;", "  Floats g;", *(f"  Floats {s};" for s in states), "  Elements rounded;", "  uint count;", "  uint padding;", "};",
         "layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Chunks { Chunk v[]; };\n",
         "layout(push_constant, scalar) uniform Push {", "  Chunks chunks;", "  Floats scale;", "  STEP_WORDS", "  uint count;",
         *(f"  float {n};" for n in numbers), "} p;\n", *(f"{declared};" for declared, _ in reads), f"F w, g, {', '.join(states)};",

@@ -1,8 +1,8 @@
-//! optimizers
+//! optimizers(f32, f16, bf16)
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm LossScale
-//! ops(f16, bf16) AccumulateGrad RoundWeights
-// Gradient storages (zero, add, clip, loss scale), optimizers, and rounding of f32 weights to 16
-// bits. List operands hold one entry per storage.
+//! ops(f16, bf16) AccumulateGrad
+// Gradient storages (zero, add, clip, loss scale), and optimizers. List operands hold one entry per
+// storage.
 #include "compute/update.h"
 
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "compute/elementwise.h"
 #include "core/element_types.h"
 #include "kernel.h"
+#include "masters.h"
 
 namespace bowline::detail::cpu::update_kernels {
 namespace {
@@ -70,14 +71,6 @@ void run_accumulate_narrow(const Launch& l) {
 
 void run_loss_scale(const Launch& l) { *l.out[0].f32() = l.step(step::loss_scale::loss_scale); }
 
-template <class T>
-void run_round(const Launch& l) {
-  for (size_t i = 0; i < l.in[0].list.size(); ++i) {
-    const ListItem& master = l.in[0].list[i];
-    narrow(l.threads, master.elements, master.data, reinterpret_cast<T*>(l.in[1].list[i].data));
-  }
-}
-
 uint64_t clip_workspace(const device::NodeQuery& node, const Threads&) {
   return sum_of_squares_scratch_bytes(static_cast<size_t>(node.inputs[0].shape.elements()));
 }
@@ -101,6 +94,7 @@ void run_clip(const Launch& l) {
       static_cast<float>(scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0));
 }
 
+template <class T>
 void run_update(const Launch& l) {
   const Op op = l.record.op;
   const auto last = static_cast<uint32_t>(step_words(op).size() - 1);
@@ -115,8 +109,9 @@ void run_update(const Launch& l) {
     words[i] = l.step(StepWord<uint32_t>{i});
   }
   const Update call{op, operands.numbers, words, *l.in[kUpdateScale].f32()};
+  const size_t values = updated_values(l.record.type, l.in.size());
   for (size_t i = 0; i < l.in[0].list.size(); ++i) {
-    const ListItem& w = l.in[0].list[i];
+    const ListItem& w = l.in[values].list[i];
     States states = {};
     for (size_t s = 0; s < states.size(); ++s) {
       states[s] = operands.states[s] ? l.in[*operands.states[s]].list[i].data : nullptr;
@@ -124,6 +119,7 @@ void run_update(const Launch& l) {
     if (!update(l.threads, call, w.elements, l.in[1].list[i].data, w.data, states)) {
       l.step(weights_non_finite) = 1;
     }
+    round_weights<T>(l, w, i);
   }
 }
 
@@ -132,11 +128,9 @@ void run_update(const Launch& l) {
 BOWLINE_KERNEL(zero_grad, .run = run_zero);
 BOWLINE_KERNEL(accumulate_grad, .run = run_accumulate);
 BOWLINE_KERNEL(clip_by_global_norm, .run = run_clip, .workspace = clip_workspace);
-BOWLINE_KERNEL(optimizers, .run = run_update);
+BOWLINE_KERNELS_OF_FLOATS(optimizers, .run = run_update<T>);
 BOWLINE_KERNEL(loss_scale, .run = run_loss_scale);
 BOWLINE_KERNEL(accumulate_grad_f16, .run = run_accumulate_narrow<f16>);
 BOWLINE_KERNEL(accumulate_grad_bf16, .run = run_accumulate_narrow<bf16>);
-BOWLINE_KERNEL(round_weights_f16, .run = run_round<f16>);
-BOWLINE_KERNEL(round_weights_bf16, .run = run_round<bf16>);
 
 }  // namespace bowline::detail::cpu::update_kernels

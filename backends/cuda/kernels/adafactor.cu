@@ -1,8 +1,10 @@
+//! ops(f32, f16, bf16) Adafactor
 // Adafactor (runtime/ops/adafactor.cpp). The storages are updated one after the other, each with
 // these launches: row moments, column moments (matrices only), sums of w^2 and means of the row
 // moments, sums of u^2, and the new weights.
 #include <algorithm>
 
+#include "core/optimizers.h"
 #include "device/rows.cuh"
 #include "device/update.cuh"
 
@@ -157,9 +159,11 @@ __global__ void adafactor_size_kernel(Factored f, const float* scale_at, Adafact
   }
 }
 
-// Updates the weights, one thread per element. Every block adds the partial sums again.
+// Updates the weights, one thread per element. Every block adds the partial sums again. `rounded`
+// are 16-bit weights, of which f.w are the masters.
+template <class T>
 __global__ void adafactor_apply_kernel(Factored f, const float* scale_at, const StepHead* head,
-                                       UpdateWords words, AdafactorNumbers a) {
+                                       UpdateWords words, AdafactorNumbers a, T* rounded) {
   if (halted(head, words.non_finite)) {
     return;
   }
@@ -176,6 +180,9 @@ __global__ void adafactor_apply_kernel(Factored f, const float* scale_at, const 
   const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < f.size()) {
     f.w[i] = f.w[i] * keep - factor * adafactor_step(f, i, scale, a.eps1);
+    if constexpr (!std::is_same_v<T, float>) {
+      write(rounded + i, f.w[i]);
+    }
     report(f.w[i] - f.w[i] == 0, words.weights_non_finite);
   }
 }
@@ -188,6 +195,7 @@ uint64_t adafactor_workspace(const NodeView& node) {
   return (2 * kMostParts + static_cast<uint64_t>(node.in(0).elements())) * sizeof(float);
 }
 
+template <class T>
 void adafactor(Launch& l) {
   namespace word = step::adafactor;
   const auto& t = l.attributes<AdafactorAttributes>();
@@ -201,9 +209,11 @@ void adafactor(Launch& l) {
                               .d = t.update_clip(),
                               .weight_decay = t.weight_decay(),
                               .rate_factor = t.learning_rate_factor()};
-  const bool matrices = l.has_input(4);
+  const size_t values = updated_values(l.type(), l.inputs());
+  const bool matrices = l.inputs() == (values == 0 ? 5 : 6);
   const float* const scale = l.in(2);
-  const std::vector<ListEntry> weights = l.in_entries(0);
+  const std::vector<ListEntry> weights = l.in_entries(values);
+  const std::vector<ListEntry> rounded = l.in_entries(0);
   const std::vector<ListEntry> grads = l.in_entries(1);
   const std::vector<ListEntry> rows = l.in_entries(3);
   const std::vector<ListEntry> columns = matrices ? l.in_entries(4) : rows;
@@ -236,13 +246,13 @@ void adafactor(Launch& l) {
     l.launch("adafactor means", adafactor_means_kernel,
              dim3(f.parts + static_cast<unsigned>(matrices ? f.batch : 0)), kThreads, f);
     l.launch("adafactor size", adafactor_size_kernel, f.parts, kThreads, f, scale, a);
-    l.launch("adafactor", adafactor_apply_kernel, blocks_for(n, kThreads), kThreads, f, scale,
-             l.head(), words, a);
+    l.launch("adafactor", adafactor_apply_kernel<T>, blocks_for(n, kThreads), kThreads, f, scale,
+             l.head(), words, a, reinterpret_cast<T*>(rounded[e].data));
   }
 }
 
 }  // namespace
 
-BOWLINE_KERNEL(adafactor, .run = adafactor, .workspace = adafactor_workspace);
+BOWLINE_KERNELS_OF_FLOATS(adafactor, .run = adafactor<T>, .workspace = adafactor_workspace);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::adafactor_kernels

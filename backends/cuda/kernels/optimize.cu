@@ -1,9 +1,9 @@
-//! optimizers
+//! optimizers(f32, f16, bf16)
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm LossScale
-//! ops(f16, bf16) AccumulateGrad RoundWeights
-// Gradient storages, optimizers, and rounding of f32 weights to 16 bits. A kernel over lists of
-// storages is one launch with one block per chunk of a storage; the sum of squares for clipping has
-// at most kPartials blocks. Per-step scalars are read from the step buffer in device memory.
+//! ops(f16, bf16) AccumulateGrad
+// Gradient storages and optimizers. A kernel over lists of storages is one launch with one block
+// per chunk of a storage; the sum of squares for clipping has at most kPartials blocks. Per-step
+// scalars are read from the step buffer in device memory.
 #include <algorithm>
 
 #include "core/optimizers.h"
@@ -139,28 +139,6 @@ void loss_scale(Launch& l) {
   l.launch("loss_scale", loss_scale_kernel, 1, 1, l.out(0), l.step(step::loss_scale::loss_scale));
 }
 
-template <class T>
-__global__ void round_kernel(List masters, List weights) {
-  const Chunk chunk = masters.chunks[blockIdx.x];
-  const float* const from = masters.entries[chunk.entry].data;
-  T* const to = reinterpret_cast<T*>(weights.entries[chunk.entry].data);
-  for_chunk(chunk, fits_16(from) && fits_16(to), [&](uint64_t i, bool four) {
-    if (four) {
-      float v[4];
-      read_some(from + i, v);
-      write_some(to + i, v);
-    } else {
-      write(to + i, from[i]);
-    }
-  });
-}
-
-template <class T>
-void round_weights(Launch& l) {
-  const List masters = l.in_list(0);
-  l.launch("round_weights", round_kernel<T>, masters.chunk_count, kThreads, masters, l.in_list(1));
-}
-
 // Block b computes one partial sum: the squares of chunks b, b + kPartials, ...
 __global__ void squares_kernel(List grads, float* partials) {
   float sum = 0;
@@ -234,20 +212,22 @@ struct Reading {
 
 // The lists of an optimizer; a missing state has no entries.
 struct UpdateLists {
-  List weights;
+  List values;  // f32 weights, or the masters of 16-bit weights
   List grads;
   List states[kMostOptimizerStates];
+  List weights;
 };
 
 // One storage of each list; a missing state is null.
-template <class Formula>
+template <class Formula, class T>
 struct Storages {
   float* w;
   const float* g;
   float* states[Formula::kStates];
+  T* rounded;  // 16-bit weights
 
   __device__ bool fit_16() const {
-    bool fit = fits_16(w) && fits_16(g);
+    bool fit = fits_16(w) && fits_16(g) && fits_16(rounded);
     for (float* const state : states) {
       fit = fit && fits_16(state);
     }
@@ -256,8 +236,8 @@ struct Storages {
 };
 
 // Updates kWidth elements from i on. Returns true if the new weights are finite.
-template <int kWidth, class Formula>
-__device__ bool update_some(const Formula& formula, float scale, const Storages<Formula>& at,
+template <int kWidth, class Formula, class T>
+__device__ bool update_some(const Formula& formula, float scale, const Storages<Formula, T>& at,
                             uint64_t i) {
   float w[kWidth], g[kWidth], states[Formula::kStates][kWidth] = {};
   read_some(at.w + i, w);
@@ -280,6 +260,9 @@ __device__ bool update_some(const Formula& formula, float scale, const Storages<
     finite = finite && w[k] - w[k] == 0;
   }
   write_some(at.w + i, w);
+  if constexpr (!std::is_same_v<T, float>) {
+    write_some(at.rounded + i, w);
+  }
   for (size_t s = 0; s < Formula::kStates; ++s) {
     if (at.states[s] != nullptr) {
       write_some(at.states[s] + i, states[s]);
@@ -288,16 +271,17 @@ __device__ bool update_some(const Formula& formula, float scale, const Storages<
   return finite;
 }
 
-template <class Formula>
+template <class Formula, class T>
 __global__ void update_kernel(UpdateLists lists, const float* scale_at, const StepHead* head,
                               const uint32_t* non_finite, uint32_t* weights_non_finite,
                               Reading in) {
   if (halted(head, non_finite)) {
     return;
   }
-  const Chunk chunk = lists.weights.chunks[blockIdx.x];
-  Storages<Formula> at;
-  at.w = lists.weights.entries[chunk.entry].data;
+  const Chunk chunk = lists.values.chunks[blockIdx.x];
+  Storages<Formula, T> at;
+  at.w = lists.values.entries[chunk.entry].data;
+  at.rounded = reinterpret_cast<T*>(lists.weights.entries[chunk.entry].data);
   at.g = lists.grads.entries[chunk.entry].data;
   for (size_t s = 0; s < Formula::kStates; ++s) {
     const List& list = lists.states[s];
@@ -314,11 +298,12 @@ __global__ void update_kernel(UpdateLists lists, const float* scale_at, const St
   report(finite, weights_non_finite);
 }
 
-template <class Formula>
+template <class Formula, class T>
 void launch_update(Launch& l, const char* name) {
   const UpdateOperands operands = update_operands(l.op(), l.attributes());
   const auto last = static_cast<uint32_t>(step_words(l.op()).size() - 1);
-  UpdateLists lists = {l.in_list(0), l.in_list(1), {}};
+  UpdateLists lists = {
+      l.in_list(updated_values(l.type(), l.inputs())), l.in_list(1), {}, l.in_list(0)};
   Reading in = {};
   std::ranges::copy(operands.numbers, in.numbers);
   for (uint32_t i = 0; i < last; ++i) {
@@ -327,16 +312,17 @@ void launch_update(Launch& l, const char* name) {
   for (size_t s = 0; s < Formula::kStates; ++s) {
     lists.states[s] = operands.states[s] ? l.in_list(*operands.states[s]) : List();
   }
-  l.launch(name, update_kernel<Formula>, lists.weights.chunk_count, kThreads, lists,
+  l.launch(name, update_kernel<Formula, T>, lists.values.chunk_count, kThreads, lists,
            l.in(kUpdateScale), l.head(), l.step(StepWord<uint32_t>{last - 1}),
            l.step(StepWord<uint32_t>{last}), in);
 }
 
+template <class T>
 void update(Launch& l) {
   switch (l.op()) {
 #define BOWLINE_OPTIMIZER(Name, stem) \
   case Op::Name:                      \
-    return launch_update<formulas::Name>(l, #stem);
+    return launch_update<formulas::Name, T>(l, #stem);
 #include "generated/optimizers.inc"
     default:
       return;
@@ -345,14 +331,12 @@ void update(Launch& l) {
 
 }  // namespace
 
-BOWLINE_KERNEL(optimizers, .run = update);
+BOWLINE_KERNELS_OF_FLOATS(optimizers, .run = update<T>);
 BOWLINE_KERNEL(zero_grad, .run = zero_grad);
 BOWLINE_KERNEL(accumulate_grad, .run = accumulate_grad);
 BOWLINE_KERNEL(clip_by_global_norm, .run = clip, .workspace = clip_workspace);
 BOWLINE_KERNEL(loss_scale, .run = loss_scale);
 BOWLINE_KERNEL(accumulate_grad_f16, .run = accumulate_narrow<__half>);
 BOWLINE_KERNEL(accumulate_grad_bf16, .run = accumulate_narrow<__nv_bfloat16>);
-BOWLINE_KERNEL(round_weights_f16, .run = round_weights<__half>);
-BOWLINE_KERNEL(round_weights_bf16, .run = round_weights<__nv_bfloat16>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::optimize_kernels

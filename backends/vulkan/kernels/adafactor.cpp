@@ -1,7 +1,9 @@
+//! ops(f32, f16, bf16) Adafactor
 // Adafactor (runtime/ops/adafactor.cpp). The storages are updated one after the other, each with
 // several dispatches (shaders/adafactor.comp).
 #include <algorithm>
 
+#include "core/optimizers.h"
 #include "kernel.h"
 
 namespace bowline::detail::vulkan::adafactor_kernels {
@@ -69,10 +71,23 @@ void adafactor_storage(Launch& l, const Factored& f) {
   adafactor_part(l, shader::adafactor_apply, f, l.over_elements(n));
 }
 
+void round_weights(Launch& l, VkDeviceAddress masters, VkDeviceAddress weights, uint64_t n) {
+  const Grid grid = l.over_elements(n);
+  Push push;
+  push.add(masters, weights);
+  l.push_step_words(push);
+  push.u32(n, grid.per_group);
+  const auto elements = static_cast<double>(n);
+  l.dispatch(shader::adafactor_round, {}, push, grid,
+             {elements, elements * (4 + l.element_bytes())});
+}
+
 // Barriers separate the storages, because they share the workspace.
 void adafactor(Launch& l) {
-  const bool matrices = l.inputs() > 4;
-  const auto weights = l.in_list(0), grads = l.in_list(1), rows = l.in_list(3);
+  const size_t values = updated_values(l.type(), l.inputs());
+  const bool matrices = l.inputs() == (values == 0 ? 5 : 6);
+  const auto weights = l.in_list(values), rounded = l.in_list(0), grads = l.in_list(1),
+             rows = l.in_list(3);
   const auto columns = matrices ? l.in_list(4) : rows;
   bool first = true;
   for (size_t e = 0; e < weights.size(); ++e) {
@@ -92,12 +107,16 @@ void adafactor(Launch& l) {
       f.columns = columns[e].elements / f.batch;
     }
     adafactor_storage(l, f);
+    if (values != 0) {
+      l.barrier();
+      round_weights(l, f.w, rounded[e].address, n);
+    }
   }
 }
 
 }  // namespace
 
-BOWLINE_KERNEL(adafactor, .launch = adafactor, .workspace = adafactor_workspace,
-               .refusal = adafactor_refusal);
+BOWLINE_KERNELS_OF_FLOATS(adafactor, .launch = adafactor, .workspace = adafactor_workspace,
+                          .refusal = adafactor_refusal);
 
 }  // namespace bowline::detail::vulkan::adafactor_kernels

@@ -1,13 +1,11 @@
-//! optimizers
+//! optimizers(f32, f16, bf16)
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm LossScale
-//! ops(f16, bf16) AccumulateGrad RoundWeights
-// Gradient storages, optimizers, and rounding of f32 weights to 16 bits. Clipping and optimizers
-// divide all storages into a table of chunks, which one dispatch processes. ZeroGrad,
-// AccumulateGrad and RoundWeights have one dispatch per storage. Per-step scalars are read from the
-// step buffer.
+//! ops(f16, bf16) AccumulateGrad
+// Gradient storages and optimizers. Clipping and optimizers divide all storages into a table of
+// chunks, which one dispatch processes. ZeroGrad and AccumulateGrad have one dispatch per storage.
+// Per-step scalars are read from the step buffer.
 #include <algorithm>
 
-#include "convert.h"
 #include "core/optimizers.h"
 #include "kernel.h"
 
@@ -22,16 +20,20 @@ void push_address(std::vector<uint32_t>* words, VkDeviceAddress address) {
   words->push_back(static_cast<uint32_t>(address >> 32));
 }
 
+struct TableList {
+  std::vector<ListEntry> entries;
+  uint64_t element_bytes = 4;
+};
+
 // Rows of [address per list, elements, padding]; all lists have entries of the same sizes.
-std::vector<uint32_t> chunk_table(const std::vector<std::vector<ListEntry>>& lists,
-                                  uint64_t* count) {
+std::vector<uint32_t> chunk_table(const std::vector<TableList>& lists, uint64_t* count) {
   std::vector<uint32_t> words;
   *count = 0;
-  for (size_t e = 0; e < lists[0].size(); ++e) {
-    const uint64_t elements = lists[0][e].elements;
+  for (size_t e = 0; e < lists[0].entries.size(); ++e) {
+    const uint64_t elements = lists[0].entries[e].elements;
     for (uint64_t first = 0; first < elements; first += kChunk) {
-      for (const auto& list : lists) {
-        push_address(&words, list[e].address + 4 * first);
+      for (const TableList& list : lists) {
+        push_address(&words, list.entries[e].address + list.element_bytes * first);
       }
       words.push_back(static_cast<uint32_t>(std::min(kChunk, elements - first)));
       words.push_back(0);
@@ -65,19 +67,11 @@ void loss_scale(Launch& l) {
   l.dispatch(shader::loss_scale, {}, push, l.one_subgroup(), {0, 4});
 }
 
-void round_weights(Launch& l) {
-  const std::vector<ListEntry> masters = l.in_list(0);
-  const std::vector<ListEntry> weights = l.in_list(1);
-  for (size_t i = 0; i < masters.size(); ++i) {
-    convert(l, masters[i].address, DType::f32, weights[i].address, l.type(), masters[i].elements);
-  }
-}
-
 uint64_t clip_workspace(const NodeView&) { return kPartials * 4; }
 
 void clip(Launch& l) {
   uint64_t count = 0;
-  const std::vector<uint32_t> words = chunk_table({l.in_list(0)}, &count);
+  const std::vector<uint32_t> words = chunk_table({{l.in_list(0)}}, &count);
   Push push;
   const bool has_loss = l.inputs() > 1;
   push.table(l.table(words)).add(l.workspace(), l.out(0), has_loss ? l.in(1) : l.out(0));
@@ -95,26 +89,28 @@ Grid over_chunks(const Launch& l, uint64_t count) {
   return {l.physical().uses_cpu_kernels() ? l.lanes() : l.physical().workgroup(256), count, 1};
 }
 
-uint32_t shader_of(Op op) {
+shader::ByType shader_of(Op op) {
   switch (op) {
 #define BOWLINE_OPTIMIZER(Name, stem) \
   case Op::Name:                      \
     return shader::update_##stem;
 #include "generated/optimizers.inc"
     default:
-      return 0;
+      return {};
   }
 }
 
 // Fills the push block of generated/update_<stem>.comp. A missing state gets the address of the
-// weights, which the shader does not access through it.
+// updated values, and so do missing 16-bit weights. The shader does not access the values there.
 void update(Launch& l) {
   const OptimizerDef& def = *optimizer_of(l.op());
   const UpdateOperands operands = update_operands(l.op(), l.attributes());
-  std::vector<std::vector<ListEntry>> lists = {l.in_list(0), l.in_list(1)};
+  const size_t values = updated_values(l.type(), l.inputs());
+  std::vector<TableList> lists = {{l.in_list(values)}, {l.in_list(1)}};
   for (size_t s = 0; s < def.states.size(); ++s) {
-    lists.push_back(l.in_list(operands.states[s].value_or(0)));
+    lists.push_back({l.in_list(operands.states[s].value_or(values))});
   }
+  lists.push_back({l.in_list(0), size_of(l.type())});
   uint64_t count = 0;
   const std::vector<uint32_t> words = chunk_table(lists, &count);
   Push push;
@@ -125,18 +121,17 @@ void update(Launch& l) {
     push.add(operands.numbers[i]);
   }
   const double n = static_cast<double>(count * kChunk);
-  const auto moved = static_cast<double>(4 * (3 + 2 * def.states.size()));
+  const double rounded = values == 0 ? 0 : l.element_bytes();
+  const auto moved = static_cast<double>(4 * (3 + 2 * def.states.size())) + rounded;
   l.dispatch(shader_of(l.op()), {}, push, over_chunks(l, count), {n * 20, n * moved});
 }
 
 }  // namespace
 
-BOWLINE_KERNEL(optimizers, .launch = update);
+BOWLINE_KERNELS_OF_FLOATS(optimizers, .launch = update);
 BOWLINE_KERNELS_OF_FLOATS(accumulate_grad, .launch = accumulate_grad);
 BOWLINE_KERNEL(zero_grad, .launch = zero_grad);
 BOWLINE_KERNEL(clip_by_global_norm, .launch = clip, .workspace = clip_workspace);
 BOWLINE_KERNEL(loss_scale, .launch = loss_scale);
-BOWLINE_KERNEL(round_weights_f16, .launch = round_weights);
-BOWLINE_KERNEL(round_weights_bf16, .launch = round_weights);
 
 }  // namespace bowline::detail::vulkan::optimize_kernels
