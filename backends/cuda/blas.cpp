@@ -60,13 +60,14 @@ cudaDataType_t data_type(DType type) {
   return type == DType::f16 ? CUDA_R_16F : type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-// A matrix of `lines` lines with `length` contiguous elements.
-bool make_layout(Layout& layout, DType type, int64_t lines, int64_t length, int64_t batch,
-                 int64_t stride) {
+// A matrix of `lines` lines with `length` contiguous elements, and `between` elements from line to
+// line.
+bool make_layout(Layout& layout, DType type, int64_t lines, int64_t length, int64_t between,
+                 int64_t batch, int64_t stride) {
   const BlasLibrary& library = BlasLibrary::get();
   const auto count = static_cast<int32_t>(batch);
   return ok(library.layout_create(&layout.value, data_type(type), static_cast<uint64_t>(length),
-                                  static_cast<uint64_t>(lines), length)) &&
+                                  static_cast<uint64_t>(lines), between)) &&
          ok(library.layout_set(layout.value, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                sizeof(count))) &&
          ok(library.layout_set(layout.value, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
@@ -77,10 +78,6 @@ uint32_t epilogue_of(BlasEpilogue epilogue) {
   switch (epilogue) {
     case BlasEpilogue::bias:
       return CUBLASLT_EPILOGUE_BIAS;
-    case BlasEpilogue::gelu:
-      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    case BlasEpilogue::gelu_grad:
-      return CUBLASLT_EPILOGUE_DGELU;
     case BlasEpilogue::sums_a:
       return CUBLASLT_EPILOGUE_BGRADB;  // a is the second operand of the transposed product
     case BlasEpilogue::sums_b:
@@ -90,15 +87,10 @@ uint32_t epilogue_of(BlasEpilogue epilogue) {
   }
 }
 
-bool has_aux(BlasEpilogue e) { return e == BlasEpilogue::gelu || e == BlasEpilogue::gelu_grad; }
-bool has_bias(BlasEpilogue e) { return e != BlasEpilogue::none && e != BlasEpilogue::gelu_grad; }
-
-// Sets the addresses that are part of the description.
-bool set_addresses(const Plan& plan, const BlasProduct& p, const void* bias, const void* aux) {
-  return (!has_bias(p.epilogue) ||
-          set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)) &&
-         (!has_aux(p.epilogue) ||
-          set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux));
+// Sets the address that is part of the description.
+bool set_bias(const Plan& plan, const BlasProduct& p, const void* bias) {
+  return p.epilogue == BlasEpilogue::none ||
+         set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
 }
 
 // `alignment` is the common alignment of all operands.
@@ -107,28 +99,22 @@ bool describe(Plan& plan, const BlasProduct& p, uint32_t alignment) {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   };
   const auto layout = [&](Layout& to, bool transposed, int64_t rows, int64_t columns,
-                          int64_t stride) {
-    return transposed ? make_layout(to, p.type, columns, rows, p.batch, stride)
-                      : make_layout(to, p.type, rows, columns, p.batch, stride);
+                          int64_t between, int64_t stride) {
+    return transposed ? make_layout(to, p.type, columns, rows, between, p.batch, stride)
+                      : make_layout(to, p.type, rows, columns, between, p.batch, stride);
   };
   if (!ok(BlasLibrary::get().desc_create(&plan.description.value, CUBLAS_COMPUTE_32F,
                                          CUDA_R_32F)) ||
       !set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, operation(p.transpose_b)) ||
       !set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, operation(p.transpose_a)) ||
       !set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p.epilogue)) ||
-      !layout(plan.a, p.transpose_a, p.m, p.k, p.stride_a) ||
-      !layout(plan.b, p.transpose_b, p.k, p.n, p.stride_b) ||
-      !make_layout(plan.y, p.y_type, p.m, p.n, p.batch, p.m * p.n)) {
+      !layout(plan.a, p.transpose_a, p.m, p.k, p.between_a(), p.stride_a) ||
+      !layout(plan.b, p.transpose_b, p.k, p.n, p.transpose_b ? p.k : p.n, p.stride_b) ||
+      !make_layout(plan.y, p.y_type, p.m, p.n, p.between_y(), p.batch, p.m * p.between_y())) {
     return false;
   }
-  if (has_aux(p.epilogue) &&
-      (!set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n) ||
-       !set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, p.m * p.n))) {
-    return false;
-  }
-  // The heuristic may read the addresses, so it gets addresses with the same alignment.
-  const auto* const some = reinterpret_cast<const void*>(uintptr_t{alignment});
-  return set_addresses(plan, p, some, some);
+  // The heuristic may read the address, so it gets one with the same alignment.
+  return set_bias(plan, p, reinterpret_cast<const void*>(uintptr_t{alignment}));
 }
 
 // Asks the heuristic for an algorithm. Split-k sums are allowed only if a separate pass adds them,
@@ -164,8 +150,7 @@ bool choose(Plan& plan, cublasLtHandle_t handle, uint32_t alignment, uint64_t ma
 uint32_t alignment_of(const BlasOperands& o) {
   uintptr_t all = kBestAlignment;
   for (const void* const address :
-       {o.a, o.b, static_cast<const void*>(o.y), o.c, static_cast<const void*>(o.bias),
-        static_cast<const void*>(o.aux)}) {
+       {o.a, o.b, static_cast<const void*>(o.y), o.c, static_cast<const void*>(o.bias)}) {
     all |= reinterpret_cast<uintptr_t>(address);
   }
   return static_cast<uint32_t>(all & (~all + 1));  // the lowest bit
@@ -199,7 +184,7 @@ class CublasLt final : public Blas {
     if (plan != nullptr && plan->workspace > usable(o)) {
       plan = find_plan(p, alignment_of(o), usable(o));
     }
-    if (plan == nullptr || !plan->found || !set_addresses(*plan, p, o.bias, o.aux)) {
+    if (plan == nullptr || !plan->found || !set_bias(*plan, p, o.bias)) {
       return false;
     }
     // Factors in host memory: the library reads c only if its factor is not 0.
@@ -223,7 +208,8 @@ class CublasLt final : public Blas {
     const auto [at, is_new] = plans_.try_emplace({p, alignment, max_workspace});
     Plan& plan = at->second;
     if (is_new) {
-      plan.found = cudaSetDevice(device_) == cudaSuccess && describe(plan, p, alignment) &&
+      plan.found = p.rounds_once(alignment) && cudaSetDevice(device_) == cudaSuccess &&
+                   describe(plan, p, alignment) &&
                    choose(plan, handle_.value, alignment, max_workspace);
     }
     return plan;

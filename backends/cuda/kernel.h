@@ -161,6 +161,12 @@ class Launch {
     return is_gradient(i) && (!entry(out_operand(i)).first || context_.accumulates);
   }
 
+  // True if there is a library that supports the product.
+  bool can_multiply(const BlasProduct& product, const BlasOperands& operands) const {
+    return context_.blas != nullptr && context_.status.ok() &&
+           (context_.plans ? context_.blas->supports(product)
+                           : context_.blas->prepare(product, operands));
+  }
   // Multiplies with the library. Returns false, without doing anything, if there is none or if it
   // does not support the product.
   bool multiply(const BlasProduct& product, const BlasOperands& operands);

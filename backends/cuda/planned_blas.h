@@ -13,7 +13,7 @@ class PlannedBlas final : public Blas {
   bool supports(const BlasProduct& product) const override {
     const bool sums =
         product.epilogue == BlasEpilogue::sums_a || product.epilogue == BlasEpilogue::sums_b;
-    return !sums || product.batch == 1;
+    return product.rounds_once(16) && (!sums || product.batch == 1);
   }
   bool prepare(const BlasProduct&, const BlasOperands&) const override { return false; }
   bool multiply(const BlasProduct&, const BlasOperands&, cudaStream_t) const override {

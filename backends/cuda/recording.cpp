@@ -19,11 +19,7 @@ const char* name_of(const BlasProduct& p) {
   if (p.type == DType::f32) {
     return "cublasLtMatmul, f32";
   }
-  constexpr int64_t kPack = 8;
-  const int64_t line_a = p.transpose_a ? p.m : p.k;
-  const int64_t line_b = p.transpose_b ? p.k : p.n;
-  const bool packs = line_a % kPack == 0 && line_b % kPack == 0 && p.n % kPack == 0;
-  return packs ? "cublasLtMatmul" : "cublasLtMatmul, unaligned rows";
+  return p.has_packs() ? "cublasLtMatmul" : "cublasLtMatmul, unaligned rows";
 }
 
 }  // namespace
@@ -328,7 +324,8 @@ bool CudaRecording::has_gradients() const {
 }
 
 bool CudaRecording::accumulates() const {
-  const Memory* const step = buffers_[device::kStepSlot];
+  // A program without gradients can have something else in the slot of the step.
+  const Memory* const step = has_gradients() ? buffers_[device::kStepSlot] : nullptr;
   return step != nullptr && reinterpret_cast<const device::StepHead*>(step->host)->accumulate != 0;
 }
 
@@ -362,7 +359,7 @@ Status CudaRecording::capture(bool accumulates) {
 }
 
 Status CudaRecording::submit() {
-  cudaGraphExec_t const graph = graphs_[has_gradients() && accumulates()];
+  cudaGraphExec_t const graph = graphs_[accumulates()];
   return status_of(cudaGraphLaunch(graph, stream_), "launch a graph");
 }
 

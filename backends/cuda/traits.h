@@ -39,7 +39,8 @@ struct Traits {
   bool has_library = true;
   bool has_async_copies = true;
   bool has_few_rows = true;
-  int tile_columns = 0;  // of the tiles of products; 0: by shape
+  bool stages_products = false;  // also small ones (device/staged_product.cuh)
+  int tile_columns = 0;          // of the tiles of products; 0: by shape
   Parts parts = Parts::by_shape;
   AttentionKernel attention = AttentionKernel::by_shape;
 

@@ -27,6 +27,8 @@ void use_attention(Traits& t) {
 constexpr Variant kVariants[] = {
     // Bowline's own products instead of those of cuBLASLt.
     {"own", [](Traits& t) { t.has_library = false; }},
+    // Products of cuBLASLt go through scratch memory at every size, a few lines at a time.
+    {"staged", [](Traits& t) { t.stages_products = true; }},
     // Kernels for this architecture. cuda-emu then is such a GPU.
     {"sm_75", use_code<75>},
     {"sm_80", use_code<80>},

@@ -108,5 +108,25 @@ TEST(FusedTraining, RecomputesWithTheSameBits) {
   EXPECT_EQ(less.weights, whole.weights);
 }
 
+// In bf16, a step reads copies of the weights. The program that renews a copy has no step buffer.
+TEST(FusedTraining, ProfilesTheCopiesOfWeights) {
+  const Device device = open_test_device("cuda-emu:0", 1, 0);
+  Gpt2 gpt(kSmall);
+  prepare(gpt.model, {});
+  ASSERT_OK(gpt.model.to(device));
+  TrainOptions o;
+  o.dims = {{"batch", kBatch}, {"seq", kSeq}};
+  o.precision.compute_dtype = DType::bf16;
+  o.optimizer.name = "adamw";
+  Trainer t = must(Trainer::create(gpt.model, device, o));
+  std::vector<int32_t> ids(kBatch * kSeq, 3);
+  const std::vector<Tensor> batch = {tensor("tokens", {kBatch, kSeq}, ids),
+                                     tensor("labels", {kBatch, kSeq}, ids)};
+  must(t.micro_step(batch));
+  const std::vector<NodeTime> times = must(t.profile(batch));
+  EXPECT_TRUE(std::ranges::any_of(times, [](const NodeTime& n) { return n.part == "refresh"; }));
+  EXPECT_EQ(must(t.profile(batch)).size(), times.size());
+}
+
 }  // namespace
 }  // namespace bowline::test

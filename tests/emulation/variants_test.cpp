@@ -114,6 +114,18 @@ TEST_F(CudaVariants, TheKernelOfAttentionIsForced) {
             launch_of("one_part", Op::Attention, kDecoding).blocks);
 }
 
+TEST_F(CudaVariants, ProductsGoThroughScratchMemory) {
+  machine().has_cublas = true;
+  constexpr const char* kUnaligned = "| [40,72] [21,72] | transpose_b=true | dtype=f16";
+  EXPECT_EQ(launch_of("", Op::MatMul, kUnaligned).name, "cublasLtMatmul");
+  EXPECT_EQ(launch_of("staged", Op::MatMul, kUnaligned).name, "lines without pads");
+  constexpr const char* kGelu = "| [40,72] [72,24] [24] | bias=true gelu=true | dtype=bf16";
+  EXPECT_EQ(launch_of("", Op::FusedMatMul, kGelu).name, "tensor product");
+  EXPECT_EQ(launch_of("staged", Op::FusedMatMul, kGelu).name, "what follows a product");
+  constexpr const char* kGradient = "| [40,72] [72,24] [40,24] | gelu_grad=true | dtype=bf16";
+  EXPECT_EQ(launch_of("staged", Op::FusedMatMul, kGradient).name, "what follows a product");
+}
+
 TEST_F(CudaVariants, RecurrentLayersTakeALaunchPerStep) {
   constexpr const char* kLayer = "| [5,2,68] [68,17] [2,17] [2,17]:f32 |";
   EXPECT_TRUE(launch_of("", Op::Lstm, kLayer).cooperative);
@@ -126,7 +138,7 @@ TEST_F(CudaVariants, AnUnknownNameIsRefused) {
     const Result<Device> device = Device::open("cuda-emu:0");
     ASSERT_FALSE(device.ok()) << names;
     EXPECT_EQ(device.status().code(), Code::unsupported);
-    EXPECT_NE(device.status().message().find("The variants are: own, sm_75, sm_80, "),
+    EXPECT_NE(device.status().message().find("The variants are: own, staged, sm_75, sm_80, "),
               std::string::npos)
         << device.status().message();
   }

@@ -28,9 +28,9 @@ __device__ void for_elements(uint64_t n, bool packs, F&& f, Many&& many) {
   }
 }
 
-template <class F>
+template <unsigned kEach = kElementsEach, class F>
 __device__ void for_elements(uint64_t n, F&& f) {
-  for_elements(n, false, f, [](uint64_t) {});
+  for_elements<kEach>(n, false, f, [](uint64_t) {});
 }
 
 // True if 16-byte accesses are legal from each address.

@@ -17,9 +17,6 @@ struct BlasDescription {
   bool transpose_b = false;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   std::byte* bias = nullptr;
-  std::byte* aux = nullptr;
-  int64_t aux_ld = 0;
-  int64_t aux_stride = 0;
 };
 
 struct BlasLayout {
@@ -85,32 +82,23 @@ void write(cudaDataType_t type, std::byte* data, int64_t i, double x) {
   }
 }
 
-// Gelu in its tanh form, and its derivative.
-double gelu(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-}
-double gelu_grad(double x) {
-  const double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+double rounded(cudaDataType_t type, double x) {
+  std::byte data[sizeof(float)];
+  write(type, data, 0, x);
+  return read(type, data, 0);
 }
 
 // One call: y[m, n] = op(a)[m, k] op(b)[k, n], all column-major.
 struct Call {
   BlasDescription description;
   BlasLayout a, b, c, d;
+  bool rounds_before_bias = false;  // as the library does with unaligned operands
 
   int64_t m() const { return d.rows; }
   int64_t n() const { return d.columns; }
   int64_t k() const { return description.transpose_a ? a.rows : a.columns; }
 
-  bool has_aux() const {
-    return description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
-           description.epilogue == CUBLASLT_EPILOGUE_DGELU;
-  }
-  bool has_bias() const {
-    return description.epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
-           description.epilogue != CUBLASLT_EPILOGUE_DGELU;
-  }
+  bool has_bias() const { return description.epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
   bool sums() const {
     return description.epilogue == CUBLASLT_EPILOGUE_BGRADA ||
            description.epilogue == CUBLASLT_EPILOGUE_BGRADB;
@@ -142,10 +130,16 @@ struct Call {
     }
     return {};
   }
-  // Combinations that the library may refuse. The aux matrix needs rows of 16 bytes.
-  bool is_supported() const {
-    return !has_aux() || (description.aux_ld >= m() && description.aux_ld % 8 == 0 &&
-                          description.aux_stride == d.stride);
+  // True if rows and addresses of all operands are multiples of 16 bytes.
+  bool is_aligned(const cublasLtMatmulAlgo_t& algorithm) const {
+    bool is = true;
+    for (const BlasLayout* l : {&a, &b, &d}) {
+      is = is && static_cast<size_t>(l->ld) * size_of(l->type) % 16 == 0;
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      is = is && algorithm.data[2 + i] % 16 == 0;
+    }
+    return is;
   }
 
   // A number that differs for different calls.
@@ -163,7 +157,6 @@ struct Call {
     add(description.transpose_a);
     add(description.transpose_b);
     add(description.epilogue);
-    add(description.aux_ld);
     return hash;
   }
 
@@ -175,18 +168,10 @@ struct Call {
   }
 
   // One result before it is rounded. `old`: beta c.
-  double finish(double x, double old, int64_t i, int64_t j, int64_t batch) const {
+  double finish(double x, double old, int64_t i) const {
     x += old;
-    const int64_t at_aux = batch * description.aux_stride + j * description.aux_ld + i;
-    if (has_bias() && !sums()) {
-      x += read(d.type, description.bias, i);
-    }
-    if (description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
-      write(d.type, description.aux, at_aux, x);
-      return gelu(x);
-    }
-    return description.epilogue == CUBLASLT_EPILOGUE_DGELU
-               ? x * gelu_grad(read(d.type, description.aux, at_aux))
+    return has_bias() && !sums()
+               ? (rounds_before_bias ? rounded(d.type, x) : x) + read(d.type, description.bias, i)
                : x;
   }
 
@@ -216,8 +201,7 @@ struct Call {
           }
           const double old =
               beta == 0 ? 0 : beta * read(c.type, c_data, batch * c.stride + j * c.ld + i);
-          write(d.type, d_data, batch * d.stride + j * d.ld + i,
-                finish(alpha * sum, old, i, j, batch));
+          write(d.type, d_data, batch * d.stride + j * d.ld + i, finish(alpha * sum, old, i));
         }
       }
     }
@@ -281,12 +265,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
       return take(d->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return take(d->bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-      return take(d->aux, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-      return take(d->aux_ld, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
-      return take(d->aux_stride, value, bytes);
   }
   return wrong("attribute {} of a product is unknown", int{attribute});
 }
@@ -350,9 +328,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   if (const std::string problem = call.problem(); !problem.empty()) {
     return wrong("{}", problem);
   }
-  if (!call.is_supported()) {
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
   cublasLtMatmulHeuristicResult_t result{};
   result.workspaceSize = preference->workspace >= kWorkspace ? kWorkspace : 0;
   result.algo.data[0] = call.signature();
@@ -372,7 +347,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
-  const Call call{*description, *a_layout, *b_layout, *c_layout, *d_layout};
+  Call call{*description, *a_layout, *b_layout, *c_layout, *d_layout};
   if (handle == nullptr || algorithm == nullptr || algorithm->data[0] != call.signature()) {
     return wrong("the algorithm was chosen for another product");
   }
@@ -387,10 +362,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       return wrong("operand {} is not aligned to {} bytes", i, algorithm->data[2 + i]);
     }
   }
-  if ((call.has_bias() && description->bias == nullptr) ||
-      (call.has_aux() && (description->aux == nullptr || !is_aligned(description->aux, 16)))) {
-    return wrong("the address of the bias or of the aux matrix is wrong");
+  if (call.has_bias() && description->bias == nullptr) {
+    return wrong("the bias has no address");
   }
+  call.rounds_before_bias = !call.is_aligned(*algorithm);
   const auto bytes = [](const void* at) { return static_cast<const std::byte*>(at); };
   const float factor = *static_cast<const float*>(alpha);
   const float keep = *static_cast<const float*>(beta);

@@ -15,6 +15,7 @@
 #include "device/f32_tiles.cuh"
 #include "device/matrix_vector.cuh"
 #include "device/splits.cuh"
+#include "device/staged_product.cuh"
 #include "device/storage.cuh"
 #include "device/tensor_core.cuh"
 #include "device/tensor_product.cuh"
@@ -200,7 +201,10 @@ __global__ void __launch_bounds__(F32Tiling<kTile, kEach, kTeams>::kThreads,
 struct Form {
   BlasProduct sizes;
   Loops<2> batches;
+  bool has_gelu = false;    // Gelu or its gradient follows
+  bool is_plain = false;    // operands are not quantized, and have at most one batch axis
   bool in_library = false;  // the library may have such products
+  Staging staging;          // how one goes through scratch memory
 };
 
 template <class Node>
@@ -219,26 +223,34 @@ bool set_epilogue(BlasProduct& p, const Node& node) {
   }
   const auto& t = node.attributes.template as<file::FusedMatMulAttributes>();
   p.adds = t.addend();
-  p.epilogue = t.gelu()        ? BlasEpilogue::gelu
-               : t.gelu_grad() ? BlasEpilogue::gelu_grad
-               : t.bias()      ? BlasEpilogue::bias
-               : t.sum_a()     ? BlasEpilogue::sums_a
-               : t.sum_b()     ? BlasEpilogue::sums_b
-                               : BlasEpilogue::none;
-  constexpr int64_t kAuxRows = 8;  // rows of `aux` consist of so many elements
-  return !(t.gelu() || t.gelu_grad()) ||
-         (p.n % kAuxRows == 0 && !t.addend() && t.bias() == t.gelu());
+  p.epilogue = t.bias()    ? BlasEpilogue::bias
+               : t.sum_a() ? BlasEpilogue::sums_a
+               : t.sum_b() ? BlasEpilogue::sums_b
+                           : BlasEpilogue::none;
+  return !t.gelu() && !t.gelu_grad();
 }
 
 template <class Node>
-Form form_of(const Node& node) {
+Form form_of(const Node& node, const Traits& traits) {
   const MatrixProduct p = sizes_of(node);
   const auto batch = static_cast<int64_t>(p.batch.elements());
-  Form f = {{p.m, p.n, p.k, batch, p.batch.strides[0][0], p.batch.strides[1][0], p.transpose_a,
-             p.transpose_b, node.inputs[0].dtype, node.outputs[0].dtype},
-            p.batch};
-  f.in_library = set_epilogue(f.sizes, node) && p.batch.rank <= 1 && p.k > 0 &&
-                 node.inputs[0].encoding.is_plain() && node.inputs[1].encoding.is_plain();
+  Form f;
+  f.sizes = {.m = p.m,
+             .n = p.n,
+             .k = p.k,
+             .batch = batch,
+             .stride_a = p.batch.strides[0][0],
+             .stride_b = p.batch.strides[1][0],
+             .transpose_a = p.transpose_a,
+             .transpose_b = p.transpose_b,
+             .type = node.inputs[0].dtype,
+             .y_type = node.outputs[0].dtype};
+  f.batches = p.batch;
+  f.has_gelu = !set_epilogue(f.sizes, node);
+  f.is_plain = p.batch.rank <= 1 && p.k > 0 && node.inputs[0].encoding.is_plain() &&
+               node.inputs[1].encoding.is_plain();
+  f.in_library = f.is_plain && !f.has_gelu;
+  f.staging = f.is_plain ? staging_of(f.sizes, f.has_gelu, traits) : Staging();
   return f;
 }
 
@@ -311,14 +323,19 @@ uint64_t line_bytes(const BlasProduct& p) {
 template <class T>
 bool multiply_with_library(Launch& l, const Form& f) {
   const Results r = results_of(l);
-  // The library adds the old gradient before Gelu, and instead of the addend.
-  const bool is_gelu = r.sums != nullptr || r.slope != nullptr;
-  if (!f.in_library || r.is_frozen() ||
-      (r.gradient != nullptr && (is_gelu || r.addend != nullptr))) {
-    return false;
-  }
   BlasProduct p = f.sizes;
   p.adds = p.adds || r.adds;
+  const bool finishes = f.staging.of == Staging::Of::y;
+  // The library adds the old gradient instead of the addend.
+  if (r.is_frozen() || (!finishes && r.gradient != nullptr && r.addend != nullptr)) {
+    return false;
+  }
+  if (f.staging.of != Staging::Of::nothing && multiply_staged(l, p, f.staging)) {
+    return true;
+  }
+  if (!f.in_library) {
+    return false;
+  }
   const LineSums<T> lines = line_sums_of<T>(l);
   const bool direct = !lines.to.adds && l.outputs() == 2 && l.out_type(1) == p.y_type;
   const uint64_t skipped = line_bytes(p);
@@ -327,7 +344,6 @@ bool multiply_with_library(Launch& l, const Form& f) {
                     .y = l.out(0),
                     .c = r.adds ? r.gradient : r.addend,
                     .bias = const_cast<void*>(r.bias),
-                    .aux = r.sums != nullptr ? r.sums : const_cast<void*>(r.slope),
                     .workspace = l.workspace() + skipped / sizeof(float),
                     .workspace_bytes = l.workspace_bytes() - skipped};
   if (lines.operand < 0) {
@@ -362,7 +378,7 @@ uint32_t candidates(const NodeView& v) {
   const MatrixProduct sizes = sizes_of(v.query);
   return sizes.is_empty() || is_few_rows(v.traits, v.query.inputs[0], sizes)
              ? 0
-             : candidates_of(sizes, form_of(v.query), v.query.type, v.traits);
+             : candidates_of(sizes, form_of(v.query, v.traits), v.query.type, v.traits);
 }
 
 template <class T>
@@ -375,7 +391,7 @@ void product(Launch& l) {
     multiply_few_rows(l, sizes);
     return;
   }
-  const Form f = form_of(l.record());
+  const Form f = form_of(l.record(), l.traits());
   if (l.candidate() >= candidates_of(sizes, f, l.type(), l.traits()) &&
       multiply_with_library<T>(l, f)) {
     return;
@@ -397,6 +413,21 @@ BlasProduct as_gradient(const NodeView& v, const Form& f) {
   return p;
 }
 
+uint64_t workspace_of_library(const NodeView& v, const Form& f) {
+  const BlasProduct gradient = as_gradient(v, f);
+  uint64_t bytes = 0;
+  if (f.in_library) {
+    bytes = line_bytes(f.sizes) + std::max(v.blas->workspace(f.sizes), v.blas->workspace(gradient));
+  }
+  for (const BlasProduct& p : {f.sizes, gradient}) {
+    if (const Staging s = staging_of(p, f.has_gelu, v.traits);
+        f.is_plain && s.of != Staging::Of::nothing) {
+      bytes = std::max(bytes, staged_workspace(p, s, *v.blas));
+    }
+  }
+  return bytes;
+}
+
 uint64_t workspace(const NodeView& v) {
   const MatrixProduct sizes = sizes_of(v.query);
   if (sizes.is_empty()) {
@@ -405,14 +436,10 @@ uint64_t workspace(const NodeView& v) {
   if (is_few_rows(v.traits, v.query.inputs[0], sizes)) {
     return few_rows_workspace(sizes, !v.query.inputs[1].encoding.is_plain(), v.traits);
   }
-  const Form f = form_of(v.query);
+  const Form f = form_of(v.query, v.traits);
   const uint32_t candidate = v.query.candidate;
   const bool is_own = candidate < candidates_of(sizes, f, v.query.type, v.traits);
-  uint64_t theirs = 0;
-  if (!is_own && v.blas != nullptr && f.in_library) {
-    theirs = line_bytes(f.sizes) +
-             std::max(v.blas->workspace(f.sizes), v.blas->workspace(as_gradient(v, f)));
-  }
+  const uint64_t theirs = is_own || v.blas == nullptr ? 0 : workspace_of_library(v, f);
   const uint64_t own = v.traits.multiplies(v.query.type)
                            ? tensor_product_workspace(sizes, v.traits, candidate)
                            : parts_bytes(sizes, product_plan(f.sizes, v.traits, candidate).splits);
@@ -425,7 +452,7 @@ uint32_t gradients_of_fused(const NodeView& v) {
 }
 
 const char* refusal(const NodeView& v) {
-  const Form f = form_of(v.query);
+  const Form f = form_of(v.query, v.traits);
   if (line_bytes(f.sizes) > 0 && sizes_of(v.query).is_empty()) {
     return "A product without results has no sums of lines.";
   }

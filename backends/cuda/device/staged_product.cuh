@@ -1,0 +1,39 @@
+// Products of 16-bit matrices that the library computes through scratch memory, in chunks of lines:
+//
+// - An operand whose lines are no multiples of 16 bytes, such as the logits of 50,257 tokens, is
+//   copied to lines that are. On an H100, cuBLASLt multiplies unaligned lines four to six times as
+//   slowly.
+// - A product that Gelu or its gradient follows leaves sums in f32, because the library's own Gelu
+//   is inexact (blas.h). A second launch finishes them.
+//
+// A chunk stays in the cache of the GPU until the next launch has read it. The order of every sum
+// depends only on the shapes.
+#pragma once
+
+#include "kernel.h"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
+
+struct Staging {
+  enum class Of : uint8_t { nothing, a, y };
+  Of of = Of::nothing;
+  DType type = DType::f32;  // of the scratch memory
+  int64_t line = 0;         // elements between lines of the scratch memory
+  int64_t lines = 0;        // per chunk
+  bool along_k = false;     // a chunk is a part of k, not of the rows of y
+
+  uint64_t bytes() const;
+};
+
+// How a product goes through scratch memory, or Of::nothing. `has_gelu`: Gelu or its gradient
+// follows, maybe with a bias and an addend before it.
+Staging staging_of(const BlasProduct& p, bool has_gelu, const Traits& traits);
+
+// Scratch memory, with that of the library.
+uint64_t staged_workspace(const BlasProduct& p, const Staging& s, const Blas& blas);
+
+// Enqueues the product of a MatMul, Linear or FusedMatMul. Returns false, without doing anything,
+// if the library does not support it.
+bool multiply_staged(Launch& l, const BlasProduct& p, const Staging& s);
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE
