@@ -150,6 +150,14 @@ Result<Segment> Segment::record(plan::Plan plan, params::Table& table,
   return s;
 }
 
+void Segment::wrote_copies(const params::Table& table) const {
+  for (const Copy& copy : copies_) {
+    if (copy.residency->refresh() != nullptr) {
+      copy.residency->holds(table.storages[copy.tie].version);
+    }
+  }
+}
+
 SegmentInfo Segment::describe() const {
   SegmentInfo out = plan::describe(plan_);
   out.launches = recording_->launches();

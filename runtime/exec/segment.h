@@ -56,6 +56,8 @@ class Segment {
   const plan::Plan& plan() const { return plan_; }
   device::Recording* recording() const { return recording_.get(); }
   std::span<const Copy> copies() const { return copies_; }
+  // Records that the segment has written its derived copies: they hold the values of the storages.
+  void wrote_copies(const params::Table& table) const;
   uint64_t backend_bytes() const { return recording_->overhead_bytes(); }
   SegmentInfo describe() const;
 

@@ -18,9 +18,24 @@ using ValueInfo = graph::BoundValue;
 using params::Role;
 using params::Storage;
 
+using WeightCopies = std::map<uint32_t, std::shared_ptr<const params::Form>>;
+
 class UpdateBuilder {
  public:
   explicit UpdateBuilder(const params::Table& table) : table_(table) { graph_.name = "update"; }
+
+  // A list of copies of the storages `ties` in a form.
+  ValueId copies(std::span<const uint32_t> ties, const std::shared_ptr<const params::Form>& form) {
+    ValueInfo info;
+    info.kind = graph::ValueKind::parameter;
+    info.name = "copies";
+    info.dtype = form->dtype;
+    info.form = form;
+    for (const uint32_t tie : ties) {
+      info.uses.push_back({tie, 0, static_cast<uint64_t>(table_.storages[tie].shape.elements())});
+    }
+    return graph_.add_value(std::move(info));
+  }
 
   // A list of the storages `ties`, or of their rows with a role. All have one dtype.
   Result<ValueId> list(std::string name, std::span<const uint32_t> ties, std::optional<Role> role,
@@ -75,13 +90,34 @@ bool waits(const Storage& row) {
   return params::is_training(row.role) && !row.empty && row.home.block == nullptr;
 }
 
-// Storages with the same rule but different dtypes or kinds of moments are in different groups.
+// Storages with the same rule but different dtypes, copies or kinds of moments are in different
+// groups.
 struct Group {
   UpdateRule rule;
   size_t moments = 0;
   DType dtype = DType::f32;
+  DType copies = DType::f32;  // f32: there are none
   auto operator<=>(const Group&) const = default;
 };
+
+// The copies of f32 weights that the graph reads in 16 bits, by tie index. The optimizer writes
+// them, so nothing has to renew them after a step.
+void add_copies(const Graph& graph, const params::Table& table, WeightCopies& to) {
+  for (const ValueInfo& v : graph.values) {
+    const bool is_cast = v.form != nullptr && v.form->op == Op::Cast && !v.form->packing &&
+                         size_of(v.form->dtype) == 2;
+    for (const StorageUse& use : v.uses) {
+      if (is_cast && table.storages[use.tie].dtype == DType::f32) {
+        to.emplace(use.tie, v.form);
+      }
+    }
+  }
+  for (const Node& node : graph.nodes) {
+    if (node.repeat) {
+      add_copies(*node.repeat->body, table, to);
+    }
+  }
+}
 
 Result<Attributes> update_attributes(const OptimizerDef& def, const Optimizer& o,
                                      const UpdateRule& rule) {
@@ -95,19 +131,24 @@ Result<Attributes> update_attributes(const OptimizerDef& def, const Optimizer& o
   return attributes_from(def.op, values);
 }
 
+// `form`: of the copies of the weights, or null.
 Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t> ties,
-                 const Group& group, ValueId scale) {
+                 const Group& group, const std::shared_ptr<const params::Form>& form,
+                 ValueId scale) {
   const OptimizerDef& def = *optimizer_named(o.name);
   BOWLINE_TRY_ASSIGN(const Attributes attributes, update_attributes(def, o, group.rule));
   std::vector<ValueId> inputs;
-  BOWLINE_TRY_ASSIGN(inputs.emplace_back(), b.list("weights", ties, {}));
+  BOWLINE_TRY_ASSIGN(const ValueId weights, b.list("weights", ties, {}));
+  inputs.push_back(form == nullptr ? weights : b.copies(ties, form));
   BOWLINE_TRY_ASSIGN(inputs.emplace_back(), b.list("gradients", ties, Role::gradient));
   inputs.push_back(scale);
   for (uint32_t slot = 0; slot < group.moments; ++slot) {
     BOWLINE_TRY_ASSIGN(inputs.emplace_back(),
                        b.list(format("moments_{}", slot), ties, Role::moment, slot));
   }
-  if (group.dtype != DType::f32) {
+  if (form != nullptr) {
+    inputs.push_back(weights);  // they are the masters of the copies
+  } else if (group.dtype != DType::f32) {
     BOWLINE_TRY_ASSIGN(inputs.emplace_back(), b.list("masters", ties, Role::master));
   }
   return b.add(def.op, attributes, std::move(inputs)).status();
@@ -218,13 +259,18 @@ Status place_waiting(params::Table& table) {
   return {};
 }
 
-Result<Graph> update_graph(const params::Table& table, const TrainOptions& options) {
+Result<Graph> update_graph(const params::Table& table, const TrainOptions& options,
+                           const Graph& training) {
+  WeightCopies copies;
+  add_copies(training, table, copies);
   const std::vector<uint32_t> all = trained(table);
   std::map<Group, std::vector<uint32_t>, std::greater<>> groups;
   for (const uint32_t tie : all) {
     BOWLINE_TRY_ASSIGN(const UpdateRule rule, rule_of(tie, table, options));
     const size_t kept = moments(options.optimizer, table.storages[tie].shape).size();
-    groups[{rule, kept, table.storages[tie].dtype}].push_back(tie);
+    const auto copy = copies.find(tie);
+    const DType copied = copy == copies.end() ? DType::f32 : copy->second->dtype;
+    groups[{rule, kept, table.storages[tie].dtype, copied}].push_back(tie);
   }
   UpdateBuilder b(table);
   BOWLINE_TRY_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
@@ -233,7 +279,9 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
   BOWLINE_TRY_ASSIGN(const ValueId scale, b.add(Op::ClipByGlobalNorm, Attributes::of(clip),
                                                 {gradients, b.input(options.loss)}));
   for (const auto& [group, ties] : groups) {
-    BOWLINE_TRY(add_group(b, options.optimizer, ties, group, scale));
+    const auto copy = copies.find(ties[0]);
+    BOWLINE_TRY(add_group(b, options.optimizer, ties, group,
+                          copy == copies.end() ? nullptr : copy->second, scale));
   }
   return b.take();
 }

@@ -32,10 +32,12 @@ void add_waiting(const params::Table& table, device::Demand& demand);
 // zeros. After a failure, some rows may have blocks.
 Status place_waiting(params::Table& table);
 
-// Returns the graph of the update segment: clipping, one optimizer node per group of storages with
-// equal rules, and the rounding of masters. The number of nodes does not depend on the number of
-// storages. The input is the loss, which is checked for a non-finite value. There are no outputs:
-// the gradient norm and flags are per-step scalars.
-Result<graph::BoundGraph> update_graph(const params::Table& table, const TrainOptions& options);
+// Returns the graph of the update segment: clipping, and one optimizer node per group of storages
+// with equal rules. The number of nodes does not depend on the number of storages. An optimizer
+// also writes the 16-bit weights of f32 masters, and the 16-bit copies of f32 weights that
+// `training` reads. The input is the loss, which is checked for a non-finite value. There are no
+// outputs: the gradient norm and flags are per-step scalars.
+Result<graph::BoundGraph> update_graph(const params::Table& table, const TrainOptions& options,
+                                       const graph::BoundGraph& training);
 
 }  // namespace bowline::detail::train

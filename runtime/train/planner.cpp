@@ -203,7 +203,7 @@ Result<Plans> Planner::make(std::span<const BoundLoss> bound, const params::Tabl
     }
     (void)graph::fuse_products(evaluated, device, 0);
     if (p.update_graph.nodes.empty()) {
-      BOWLINE_TRY_ASSIGN(p.update_graph, update_graph(staged, options_));
+      BOWLINE_TRY_ASSIGN(p.update_graph, update_graph(staged, options_, set.training.graph));
     }
     BOWLINE_TRY_ASSIGN(set.accumulate, lower(set.training.graph, "accumulate"));
     BOWLINE_TRY_ASSIGN(set.update, lower(p.update_graph, "update"));

@@ -416,7 +416,9 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   if (skipped) {
     BOWLINE_TRY(put_back_states());
   } else {
-    exec::bump_versions(model_->table, prepared_.sets[set_].update.plan());
+    const exec::Segment& update = prepared_.sets[set_].update;
+    exec::bump_versions(model_->table, update.plan());
+    update.wrote_copies(model_->table);
     masters_.updated(model_->table);
   }
   const StepReport report = finish_step();

@@ -69,9 +69,10 @@ class Profile(harness.Case):
         self.expect(run(*decode, "--step", "place=3"), FAILED, "place")
 
     def test_16_bits(self):
+        """A run makes copies of the weights. In training, the optimizer writes them."""
         for arguments in ((), ("--train",)):
             ops = {n["op"] for n in json.loads(self.profile("cpu", *arguments, "--compute", "bf16", "-o", "json"))["nodes"]}
-            self.assertIn("Cast", ops)
+            self.assertEqual("Cast" in ops, not arguments)
             ops = {n["op"] for n in json.loads(self.profile("cpu", *arguments, "-o", "json"))["nodes"]}
             self.assertNotIn("Cast", ops)
 

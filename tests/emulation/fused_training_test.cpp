@@ -108,7 +108,8 @@ TEST(FusedTraining, RecomputesWithTheSameBits) {
   EXPECT_EQ(less.weights, whole.weights);
 }
 
-// In bf16, a step reads copies of the weights. The program that renews a copy has no step buffer.
+// In bf16, a step reads copies of the weights. Programs without a step buffer make them before the
+// first step; later the optimizer writes them.
 TEST(FusedTraining, ProfilesTheCopiesOfWeights) {
   const Device device = open_test_device("cuda-emu:0", 1, 0);
   Gpt2 gpt(kSmall);
@@ -122,10 +123,12 @@ TEST(FusedTraining, ProfilesTheCopiesOfWeights) {
   std::vector<int32_t> ids(kBatch * kSeq, 3);
   const std::vector<Tensor> batch = {tensor("tokens", {kBatch, kSeq}, ids),
                                      tensor("labels", {kBatch, kSeq}, ids)};
-  must(t.micro_step(batch));
-  const std::vector<NodeTime> times = must(t.profile(batch));
-  EXPECT_TRUE(std::ranges::any_of(times, [](const NodeTime& n) { return n.part == "refresh"; }));
-  EXPECT_EQ(must(t.profile(batch)).size(), times.size());
+  const auto is_refresh = [](const NodeTime& n) { return n.part == "refresh"; };
+  const std::vector<NodeTime> first = must(t.profile(batch));
+  EXPECT_GT(std::ranges::count_if(first, is_refresh), 0);
+  const std::vector<NodeTime> second = must(t.profile(batch));
+  EXPECT_EQ(std::ranges::count_if(second, is_refresh), 0);
+  EXPECT_GT(second.size(), 0u);
 }
 
 }  // namespace

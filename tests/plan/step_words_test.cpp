@@ -113,7 +113,7 @@ TEST(StepValues, AWordWithoutADefaultMustBeGiven) {
   train::add_rows(table, options.optimizer);
   StepLayout layout;
   layout.add(Op::Dropout);  // belongs to another segment
-  const plan::Plan plan = must(plan::lower(must(train::update_graph(table, options)), "update",
+  const plan::Plan plan = must(plan::lower(must(train::update_graph(table, options, {})), "update",
                                            *Internals::open(cpu), layout));
   for (const device::Record& r : plan.program.records) {
     StepLayout same = layout;
