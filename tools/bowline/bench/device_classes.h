@@ -17,8 +17,10 @@ struct DeviceClass {
   double f32 = 0;             // operations per second; a multiply-add counts as two
   double matrix = 0;          // the same, dense, with f16 or bf16 operands and f32 sums
   double bandwidth = 0;       // bytes per second that a copy reads and writes
-  double launch_gap = 0;      // seconds from the end of a launch to the start of the next
-  std::string_view source;    // of the rates
+  // Seconds of a launch in which nothing is computed or moved at these rates: until it starts,
+  // until its first loads arrive, and until its last blocks end.
+  double launch_gap = 0;
+  std::string_view source;  // of the rates
 };
 std::span<const DeviceClass> device_classes();
 
@@ -26,7 +28,8 @@ std::span<const DeviceClass> device_classes();
 struct KernelRate {
   std::string_view kernel;  // as in RecordInfo::kernels; "": kernels that are not known
   Unit unit = Unit::f32;
-  // The share of the peak rate of the unit. With a budget, the budget guarantees it:
+  // The share of the peak rate of the unit, measured where the list says so. With a budget, the
+  // budget guarantees that instructions do not limit it to less:
   //   f32     0.85 of the share of instructions that multiply. An SM issues no instruction in the
   //           other cycles.
   //   matrix  0.85 of `needed` times the rate of mma.sync, which on Hopper is 0.77 of the peak.
