@@ -45,6 +45,7 @@ Copies copies_of(const device::Program& program, decltype(&fill_twins) add) {
 TEST(VulkanTwins, CopyInOnlyWhatIsReadFirst) {
   const device::Program program = {.records = {record({of_io(0, 16)}, {of_io(256, 16)}),
                                                record({of_io(256, 16)}, {of_io(512, 16)})},
+                                   .tables = {},
                                    .slots = device::kFirstStorageSlot};
   EXPECT_EQ(copies_of(program, fill_twins), (Copies{{0, 64}}));
   EXPECT_EQ(copies_of(program, read_twins), (Copies{{256, 64}, {512, 64}}));
@@ -54,6 +55,7 @@ TEST(VulkanTwins, CopyInWhatIsOverwrittenAfterwardsOrOnlyInPart) {
   const device::Program program = {
       .records = {record({of_io(0, 16)}, {of_io(0, 16)}), record({of_io(256, 16)}, {of_io(512, 8)}),
                   record({of_io(512, 16)}, {})},
+      .tables = {},
       .slots = device::kFirstStorageSlot};
   EXPECT_EQ(copies_of(program, fill_twins), (Copies{{0, 64}, {256, 64}, {512, 64}}));
 }

@@ -71,15 +71,15 @@ TEST(Launches, OfALargeTrainingStepWithTheLibrary) {
 
 // The launches of a training step, by operator, of a recurrent layer with its product of the gates.
 std::map<std::string, size_t> launches_of_a_layer(const char* op, int64_t gates, int reset_after) {
-  constexpr int64_t kSteps = 128, kBatch = 16, kUnits = 256;
+  constexpr int64_t kSteps = 128, kRows = 16, kUnits = 256;
   const Device planning = must(Device::open("planning:cuda-emu@90x132"));
   Model model;
   GraphBuilder g(model, "loss");
   const auto weight = [&](const char* name) {
     return g.parameter(must(model.parameter(name, {gates * kUnits, kUnits}, Init::normal(0.1f))));
   };
-  const Value h = g.input("h", DType::f32, {kBatch, kUnits});
-  const Value x = g.input("x", DType::f32, {kSteps, kBatch, kUnits});
+  const Value h = g.input("h", DType::f32, {kRows, kUnits});
+  const Value x = g.input("x", DType::f32, {kSteps, kRows, kUnits});
   std::vector<Value> inputs = {g.op("Linear", {x, weight("w_ih")}), weight("w_hh"), h};
   std::vector<Attribute> attributes;
   if (gates == 4) {
