@@ -33,7 +33,7 @@ VkResult Device::make() {
   const bool has_units = physical_.f16_unit.m != 0 || physical_.bf16_unit.m != 0;
   vulkan12.shaderFloat16 = as_bool(physical_.f16_unit.m != 0);
   vulkan12.vulkanMemoryModel = as_bool(has_units);
-  vulkan12.bufferDeviceAddress = VK_TRUE;
+  vulkan12.bufferDeviceAddress = as_bool(physical_.has_buffer_addresses);
   vulkan12.timelineSemaphore = VK_TRUE;
   vulkan12.scalarBlockLayout = VK_TRUE;
   auto half = typed<VkPhysicalDevice16BitStorageFeatures>(

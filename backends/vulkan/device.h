@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "buffer.h"
 #include "generated/ops.h"
 #include "physical_device.h"
 #include "speed.h"
@@ -53,6 +54,9 @@ class Device {
   // Sets PhysicalDevice::wait_limit_ns.
   void limit_waits(uint64_t ns) { physical_.wait_limit_ns = ns; }
 
+  // Of memory.h; empty if the device has buffer addresses.
+  std::vector<Block>& blocks() { return blocks_; }
+
   // Measured time per estimated time of earlier submissions.
   double slowness() const { return speed_.factor(); }
 
@@ -70,6 +74,7 @@ class Device {
   std::array<Submitted, 64> latest_;  // the submission `value` at value % 64
   const Submitted* hung_ = nullptr;
   Speed speed_;
+  std::vector<Block> blocks_;
 };
 
 }  // namespace bowline::detail::vulkan

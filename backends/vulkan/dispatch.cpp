@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "bindings.h"
 #include "kernel.h"
 
 namespace bowline::detail::vulkan {
@@ -35,6 +36,15 @@ bool runs_alone(const PhysicalDevice& physical, const Place& to, const Place& fr
 
 }  // namespace
 
+uint32_t bind(VkBuffer buffer, BoundBuffers* bound) {
+  const auto found = std::ranges::find(*bound, buffer);
+  const auto number = static_cast<uint32_t>(found - bound->begin());
+  if (found == bound->end()) {
+    bound->push_back(buffer);
+  }
+  return number;
+}
+
 void Launch::push_step_words(Push& push) const {
   push.add(step());
   for (const uint32_t offset : record().step) {
@@ -44,7 +54,14 @@ void Launch::push_step_words(Push& push) const {
 
 Place Launch::place(uint32_t slot, uint64_t offset) const {
   const Buffer* buffer = slots_[slot];
-  return {buffer->handle, offset, buffer->address + offset};
+  return {buffer->handle, buffer->offset + offset, address_of(*buffer) + offset};
+}
+
+VkDeviceAddress Launch::address_of(const Buffer& buffer) const {
+  if (physical_.has_buffer_addresses) {
+    return buffer.address;
+  }
+  return address_of_bound(bind(buffer.handle, &list_->bound)) + buffer.offset;
 }
 
 Place Launch::place(const device::Operand& operand) const {

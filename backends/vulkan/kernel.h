@@ -55,6 +55,7 @@ class Push {
   bool overflows() const { return bytes_ > kPushBytes; }
   const char* data() const { return data_; }
   uint32_t bytes() const { return bytes_; }
+  bool has_tables() const { return table_count_ != 0; }
   void place_tables(VkDeviceAddress base) {
     for (uint32_t i = 0; i < table_count_; ++i) {
       uint64_t value = 0;
@@ -104,6 +105,7 @@ struct Command {
   uint32_t record = 0;
   PipelineKey key;
   Push push;
+  uint32_t set = 0;  // CommandList::sets
   uint64_t groups = 0;
   double ns = 0;  // estimated
   Place from;     // copy
@@ -112,12 +114,21 @@ struct Command {
   uint32_t word = 0;  // fill
 };
 
+// VkBuffers in the order of a descriptor set.
+using BoundBuffers = std::vector<VkBuffer>;
+// Adds the buffer if it is not there. Returns its number.
+uint32_t bind(VkBuffer buffer, BoundBuffers* bound);
+
 // The commands of a Program, and the tables that its kernels read.
 struct CommandList {
   std::vector<Command> commands;
   std::vector<uint32_t> words;
   std::map<std::vector<uint32_t>, uint32_t> known;  // existing tables, by content
   Status status;                                    // the first failure of a kernel
+  // Without device addresses: the buffers of the current launch, and the different lists of all
+  // launches.
+  BoundBuffers bound;
+  std::vector<BoundBuffers> sets;
 };
 
 // The variant of a shader for a dtype.
@@ -210,7 +221,7 @@ class Launch {
   VkDeviceAddress workspace() const { return place(record().workspace).address; }
   Place workspace_place() const { return place(record().workspace); }
   // The step buffer, for kernels that read only its head.
-  VkDeviceAddress step() const { return slots_[device::kStepSlot]->address; }
+  VkDeviceAddress step() const { return place(device::kStepSlot, 0).address; }
   // The members STEP_WORDS of the push block (generated/step_<stem>.glsl): the address of the step
   // buffer, and the indices of the operator's scalars in Step::words. They follow all other
   // addresses.
@@ -275,6 +286,7 @@ class Launch {
  private:
   Place place(const device::Operand& operand) const;
   Place place(uint32_t slot, uint64_t offset) const;
+  VkDeviceAddress address_of(const Buffer& buffer) const;
 
   const PhysicalDevice& physical_;
   const device::Program& program_;

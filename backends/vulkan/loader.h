@@ -41,6 +41,12 @@ namespace bowline::detail::vulkan {
   X(vkGetBufferDeviceAddress)              \
   X(vkCreateShaderModule)                  \
   X(vkDestroyShaderModule)                 \
+  X(vkCreateDescriptorSetLayout)           \
+  X(vkDestroyDescriptorSetLayout)          \
+  X(vkCreateDescriptorPool)                \
+  X(vkDestroyDescriptorPool)               \
+  X(vkAllocateDescriptorSets)              \
+  X(vkUpdateDescriptorSets)                \
   X(vkCreatePipelineLayout)                \
   X(vkDestroyPipelineLayout)               \
   X(vkCreatePipelineCache)                 \
@@ -55,6 +61,7 @@ namespace bowline::detail::vulkan {
   X(vkBeginCommandBuffer)                  \
   X(vkEndCommandBuffer)                    \
   X(vkCmdBindPipeline)                     \
+  X(vkCmdBindDescriptorSets)               \
   X(vkCmdPushConstants)                    \
   X(vkCmdDispatchBase)                     \
   X(vkCmdPipelineBarrier)                  \

@@ -106,11 +106,32 @@ class Lowering {
         barrier(r, list_);
       }
       last = &record;
+      const size_t first = list_->commands.size();
+      list_->bound.clear();
       Launch launch(physical_, program_, slots_, r, in_repeat, iteration, list_);
       device::find_kernel<Kernel>(kKernels, record.op, record.type)->launch(launch);
       BOWLINE_TRY(Status(list_->status));
+      if (!physical_.has_buffer_addresses) {
+        take_bound(first);
+      }
     }
     return {};
+  }
+
+  // The commands from `first` on use the bound buffers.
+  void take_bound(size_t first) {
+    std::vector<BoundBuffers>& sets = list_->sets;
+    if (list_->bound.empty()) {
+      return;
+    }
+    const auto found = std::ranges::find(sets, list_->bound);
+    const auto number = static_cast<uint32_t>(found - sets.begin());
+    if (found == sets.end()) {
+      sets.push_back(list_->bound);
+    }
+    for (size_t i = first; i < list_->commands.size(); ++i) {
+      list_->commands[i].set = number;
+    }
   }
 
   const PhysicalDevice& physical_;

@@ -1,5 +1,7 @@
 #include "memory.h"
 
+#include <algorithm>
+
 namespace bowline::detail::vulkan {
 namespace {
 
@@ -41,7 +43,7 @@ VkResult bind_memory(Device& device, MemoryUse use, Buffer* buffer) {
   auto flags = typed<VkMemoryAllocateFlagsInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO);
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
   auto info = typed<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
-  info.pNext = &flags;
+  info.pNext = device.physical().has_buffer_addresses ? &flags : nullptr;
   info.allocationSize = needs.size;
   info.memoryTypeIndex = type.index;
   VkResult result = vk.vkAllocateMemory(device.handle(), &info, nullptr, &buffer->memory);
@@ -57,22 +59,36 @@ VkResult bind_memory(Device& device, MemoryUse use, Buffer* buffer) {
   return result;
 }
 
-}  // namespace
+// Destroys a VkBuffer with its memory.
+void destroy(Device& device, const Buffer& buffer) {
+  if (buffer.handle != VK_NULL_HANDLE) {
+    device.call().vkDestroyBuffer(device.handle(), buffer.handle, nullptr);
+  }
+  if (buffer.memory != VK_NULL_HANDLE) {
+    device.call().vkFreeMemory(device.handle(), buffer.memory, nullptr);
+  }
+}
 
-VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* buffer) {
-  *buffer = {};
+VkResult create(Device& device, uint64_t bytes, MemoryUse use, Buffer* buffer) {
   buffer->bytes = bytes;
   auto info = typed<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
   info.size = bytes == 0 ? 4 : (bytes + 3) / 4 * 4;  // fills and 32-bit loads need whole words
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  if (device.physical().has_buffer_addresses) {
+    info.usage |= VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  }
   VkResult result = device.call().vkCreateBuffer(device.handle(), &info, nullptr, &buffer->handle);
   if (result == VK_SUCCESS) {
     result = bind_memory(device, use, buffer);
   }
   if (result != VK_SUCCESS) {
-    destroy_buffer(device, buffer);
+    destroy(device, *buffer);
+    *buffer = {};
     return result;
+  }
+  if (!device.physical().has_buffer_addresses) {
+    return VK_SUCCESS;
   }
   auto address = typed<VkBufferDeviceAddressInfo>(VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO);
   address.buffer = buffer->handle;
@@ -80,15 +96,117 @@ VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* bu
   return VK_SUCCESS;
 }
 
+// ---- parts of blocks
+
+// Returns false if the block has no room.
+bool take_part(Block& block, uint64_t bytes, Buffer* buffer) {
+  const auto found =
+      std::ranges::find_if(block.free, [&](const auto& range) { return range.second >= bytes; });
+  if (found == block.free.end()) {
+    return false;
+  }
+  const auto [offset, size] = *found;
+  block.free.erase(found);
+  if (size > bytes) {
+    block.free.emplace(offset + bytes, size - bytes);
+  }
+  buffer->handle = block.whole.handle;
+  buffer->offset = offset;
+  buffer->allocated_bytes = bytes;
+  buffer->mapped = block.whole.mapped == nullptr
+                       ? nullptr
+                       : static_cast<std::byte*>(block.whole.mapped) + offset;
+  buffer->cached = block.whole.cached;
+  return true;
+}
+
+void return_part(Block& block, uint64_t offset, uint64_t bytes) {
+  const auto next = block.free.find(offset + bytes);
+  if (next != block.free.end()) {
+    bytes += next->second;
+    block.free.erase(next);
+  }
+  const auto after = block.free.lower_bound(offset);
+  if (after != block.free.begin() && std::prev(after)->first + std::prev(after)->second == offset) {
+    std::prev(after)->second += bytes;
+  } else {
+    block.free.emplace(offset, bytes);
+  }
+}
+
+bool serves(const Block& block, MemoryUse use) { return block.use == use || block.serves_all_uses; }
+
+// A new block is as large as all blocks of this use together, so there are few.
+VkResult add_block(Device& device, uint64_t bytes, MemoryUse use) {
+  constexpr uint64_t kLeastBytes = 32u << 20;
+  const uint64_t most = device.physical().max_buffer_bytes / kAlignment * kAlignment;
+  if (bytes > most) {
+    return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  }
+  uint64_t wanted = device.physical().shares_blocks ? kLeastBytes : 0;
+  for (const Block& block : device.blocks()) {
+    wanted += device.physical().shares_blocks && serves(block, use) ? block.whole.bytes : 0;
+  }
+  Block block{{}, use};
+  VkResult result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  for (const uint64_t size : {std::clamp(wanted, bytes, most), bytes}) {
+    if (result != VK_SUCCESS) {
+      result = create(device, size, use, &block.whole);
+    }
+  }
+  if (result == VK_SUCCESS) {
+    VkMemoryRequirements needs{};
+    device.call().vkGetBufferMemoryRequirements(device.handle(), block.whole.handle, &needs);
+    block.serves_all_uses = choose_type(device, needs.memoryTypeBits, MemoryUse::device).index ==
+                            choose_type(device, needs.memoryTypeBits, MemoryUse::staging).index;
+    block.free.emplace(0, block.whole.bytes);
+    device.blocks().push_back(std::move(block));
+  }
+  return result;
+}
+
+VkResult create_part(Device& device, uint64_t bytes, MemoryUse use, Buffer* buffer) {
+  const uint64_t size = std::max<uint64_t>((bytes + kAlignment - 1) / kAlignment, 1) * kAlignment;
+  const auto is_taken = [&](Block& block) {
+    return serves(block, use) && take_part(block, size, buffer);
+  };
+  VkResult result = VK_SUCCESS;
+  if (std::ranges::none_of(device.blocks(), is_taken)) {
+    result = add_block(device, size, use);
+    if (result == VK_SUCCESS) {
+      take_part(device.blocks().back(), size, buffer);
+    }
+  }
+  buffer->bytes = bytes;
+  return result;
+}
+
+void destroy_part(Device& device, const Buffer& buffer) {
+  const auto block = std::ranges::find_if(
+      device.blocks(), [&](const Block& b) { return b.whole.handle == buffer.handle; });
+  return_part(*block, buffer.offset, buffer.allocated_bytes);
+  if (block->free.begin()->second == block->whole.bytes) {
+    destroy(device, block->whole);
+    device.blocks().erase(block);
+  }
+}
+
+}  // namespace
+
+VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* buffer) {
+  *buffer = {};
+  return device.physical().has_buffer_addresses ? create(device, bytes, use, buffer)
+                                                : create_part(device, bytes, use, buffer);
+}
+
 void destroy_buffer(Device& device, Buffer* buffer) {
   if (device.hung() != nullptr) {
     return;
   }
-  if (buffer->handle != VK_NULL_HANDLE) {
-    device.call().vkDestroyBuffer(device.handle(), buffer->handle, nullptr);
-  }
-  if (buffer->memory != VK_NULL_HANDLE) {
-    device.call().vkFreeMemory(device.handle(), buffer->memory, nullptr);
+  if (buffer->handle != VK_NULL_HANDLE && buffer->memory == VK_NULL_HANDLE) {
+    destroy_part(device, *buffer);
+  } else {
+    destroy(device, *buffer);
   }
   *buffer = {};
 }

@@ -295,7 +295,7 @@ VkResult OpenVulkan::run_now(const Write& write) {
 VkResult OpenVulkan::copy_now(const Buffer& from, uint64_t from_offset, const Buffer& to,
                               uint64_t to_offset, uint64_t bytes) {
   return run_now([&](const DeviceFunctions& vk, VkCommandBuffer buffer) {
-    const VkBufferCopy region{from_offset, to_offset, bytes};
+    const VkBufferCopy region{from.offset + from_offset, to.offset + to_offset, bytes};
     vk.vkCmdCopyBuffer(buffer, from.handle, to.handle, 1, &region);
   });
 }
@@ -388,7 +388,7 @@ Status OpenVulkan::fill(device::Buffer to, uint64_t offset, uint64_t bytes, std:
     return check(staged_in(*buffer, offset, host), "filling a buffer", bytes);
   }
   return check(run_now([&](const DeviceFunctions& vk, VkCommandBuffer commands) {
-                 vk.vkCmdFillBuffer(commands, buffer->handle, offset, bytes,
+                 vk.vkCmdFillBuffer(commands, buffer->handle, buffer->offset + offset, bytes,
                                     std::to_integer<uint32_t>(value) * 0x01010101u);
                }),
                "filling a buffer");
@@ -430,10 +430,10 @@ Result<std::unique_ptr<device::Recording>> OpenVulkan::record_for(
     } else {
       BOWLINE_TRY(check(staged_in(stream->tables, 0, bytes), "copying the tables of a recording"));
     }
-    for (Command& command : list.commands) {
-      command.push.place_tables(stream->tables.address);
-    }
   }
+  BOWLINE_TRY(place_tables(physical, program, stream->tables, &list));
+  BOWLINE_TRY(check(make_sets(*device_, *pipelines_, list.sets, stream.get()),
+                    "making the descriptor sets of a recording"));
   stream->commands = std::move(list.commands);
   BOWLINE_TRY(check(encode(*device_, *pipelines_, stream.get()), "recording a program"));
   return std::unique_ptr<device::Recording>(std::move(stream));

@@ -142,9 +142,9 @@ const char* read_features(const Loader& loader, PhysicalDevice* device) {
   if (control.subgroupSizeControl != VK_TRUE || control.computeFullSubgroups != VK_TRUE) {
     device->min_subgroup = device->max_subgroup = 0;
   }
+  device->has_buffer_addresses = vulkan12.bufferDeviceAddress == VK_TRUE;
   for (const Needed& f :
-       {Needed{vulkan12.bufferDeviceAddress, "Its driver lacks the feature bufferDeviceAddress."},
-        Needed{vulkan12.timelineSemaphore, "Its driver lacks the feature timelineSemaphore."},
+       {Needed{vulkan12.timelineSemaphore, "Its driver lacks the feature timelineSemaphore."},
         Needed{vulkan12.scalarBlockLayout, "Its driver lacks the feature scalarBlockLayout."}}) {
     if (f.available != VK_TRUE) {
       return f.name;
@@ -212,10 +212,23 @@ std::string read_device(const Loader& loader, PhysicalDevice* device) {
     return reason;
   }
   read_matrix_units(loader, extensions, device);
+  if (!device->has_buffer_addresses) {
+    device->use_descriptors();
+  }
   return apply_variants(device);
 }
 
 }  // namespace
+
+void PhysicalDevice::use_descriptors() {
+  constexpr uint32_t kEnough = 16;
+  has_buffer_addresses = false;
+  const VkPhysicalDeviceLimits& limits = properties.limits;
+  max_bound_buffers = std::min(
+      {limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers, kEnough});
+  max_buffer_bytes = std::min<uint64_t>(max_buffer_bytes, limits.maxStorageBufferRange);
+  f16_unit = bf16_unit = {};
+}
 
 uint32_t PhysicalDevice::nearest_subgroup(uint32_t wanted) const {
   return max_subgroup == 0 ? subgroup_size

@@ -44,6 +44,11 @@ struct PhysicalDevice {
   // A submission hangs if the device finishes none in twice this time.
   uint64_t wait_limit_ns = 30'000'000'000;
 
+  // Kernels use device addresses. Without them, they use descriptors (use_descriptors).
+  bool has_buffer_addresses = true;
+  uint32_t max_bound_buffers = 0;  // that a launch can use through descriptors
+  bool shares_blocks = true;       // for tests: false: a block has one buffer
+
   bool has_int64 = false;
   bool is_int64_switched_off = false;  // the driver has it, and the self test failed with it
   bool keeps_special_values = false;   // NaN, infinities and -0 of f32, where a shader asks for it
@@ -95,6 +100,9 @@ struct PhysicalDevice {
   static bool works_with(uint32_t subgroup) {
     return subgroup >= kLeastSubgroup && subgroup <= kMostSubgroup;
   }
+  // Kernels reach buffers through descriptors. A buffer is then not larger than the range of a
+  // descriptor. Kernels with matrix units need addresses.
+  void use_descriptors();
   // The subgroup size nearest to `wanted` that a pipeline can have (Grid::subgroup).
   uint32_t nearest_subgroup(uint32_t wanted) const;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "bindings.h"
 #include "cache_file.h"
 #include "float_controls.h"
 #include "packed_shaders.h"
@@ -26,8 +27,11 @@ bool uses_subgroups(std::span<const uint32_t> module) {
 }  // namespace
 
 bool PipelineKey::operator<(const PipelineKey& other) const {
-  if (std::tie(shader, subgroup) != std::tie(other.shader, other.subgroup)) {
-    return std::tie(shader, subgroup) < std::tie(other.shader, other.subgroup);
+  const auto all = [](const PipelineKey& key) {
+    return std::tie(key.shader, key.subgroup, key.buffers);
+  };
+  if (all(*this) != all(other)) {
+    return all(*this) < all(other);
   }
   return std::lexicographical_compare(constants, constants + count, other.constants,
                                       other.constants + other.count);
@@ -47,6 +51,9 @@ Pipelines::~Pipelines() {
   if (layout_ != VK_NULL_HANDLE) {
     vk.vkDestroyPipelineLayout(device_->handle(), layout_, nullptr);
   }
+  if (set_layout_ != VK_NULL_HANDLE) {
+    vk.vkDestroyDescriptorSetLayout(device_->handle(), set_layout_, nullptr);
+  }
 }
 
 VkResult Pipelines::open(const std::string& folder) {
@@ -63,13 +70,34 @@ VkResult Pipelines::open(const std::string& folder) {
   if (result != VK_SUCCESS) {
     return result;
   }
+  if (!device_->physical().has_buffer_addresses) {
+    result = make_set_layout();
+    if (result != VK_SUCCESS) {
+      return result;
+    }
+  }
   VkPushConstantRange range{};
   range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
   range.size = kPushBytes;
   auto layout = typed<VkPipelineLayoutCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO);
   layout.pushConstantRangeCount = 1;
   layout.pPushConstantRanges = &range;
+  layout.setLayoutCount = set_layout_ == VK_NULL_HANDLE ? 0 : 1;
+  layout.pSetLayouts = &set_layout_;
   return vk.vkCreatePipelineLayout(device_->handle(), &layout, nullptr, &layout_);
+}
+
+VkResult Pipelines::make_set_layout() {
+  VkDescriptorSetLayoutBinding buffers{};
+  buffers.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+  buffers.descriptorCount = device_->physical().max_bound_buffers;
+  buffers.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
+  auto info =
+      typed<VkDescriptorSetLayoutCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO);
+  info.bindingCount = 1;
+  info.pBindings = &buffers;
+  return device_->call().vkCreateDescriptorSetLayout(device_->handle(), &info, nullptr,
+                                                     &set_layout_);
 }
 
 std::vector<uint32_t> Pipelines::code(const PipelineKey& key) const {
@@ -77,6 +105,9 @@ std::vector<uint32_t> Pipelines::code(const PipelineKey& key) const {
   const LackingAccess lacking{!physical.has_16bit_storage, !physical.has_8bit_storage};
   std::vector<uint32_t> words = elements_in_words(
       chosen_cases(shader_module(key.shader), {key.constants, key.count}), lacking);
+  if (key.buffers != 0) {
+    words = with_bindings(words, key.buffers);
+  }
   return physical.keeps_special_values ? with_special_values(words) : words;
 }
 

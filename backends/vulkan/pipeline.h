@@ -1,7 +1,7 @@
 // Compute pipelines, created on first use, one per (shader variant, specialization constants).
 //
-// All shaders share one layout: no descriptor sets, and 128 bytes of push constants with the
-// addresses of the operands.
+// All shaders share one layout: 128 bytes of push constants with the addresses of the operands. If
+// the device has no addresses, one descriptor set with an array of storage buffers.
 #pragma once
 
 #include <map>
@@ -21,6 +21,7 @@ struct PipelineKey {
   uint32_t count = 0;
   uint32_t constants[kMaxConstants] = {};
   uint32_t subgroup = 0;  // required size; 0: that of the device
+  uint32_t buffers = 0;   // in the descriptor set; 0: kernels use addresses
   bool operator<(const PipelineKey& other) const;
 };
 
@@ -41,14 +42,16 @@ class Pipelines {
   void save();
 
   VkPipelineLayout layout() const { return layout_; }
+  VkDescriptorSetLayout set_layout() const { return set_layout_; }
   size_t count() const { return pipelines_.size(); }
 
  private:
-  // The code of a pipeline, with its switches resolved and element accesses that the device
-  // supports.
+  // The code of a pipeline, with its switches resolved and accesses that the device supports.
   std::vector<uint32_t> code(const PipelineKey& key) const;
+  VkResult make_set_layout();
 
   Device* device_;
+  VkDescriptorSetLayout set_layout_ = VK_NULL_HANDLE;  // null: kernels use addresses
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::string path_;

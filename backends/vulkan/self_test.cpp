@@ -60,6 +60,8 @@ constexpr TestedVariant kTestedVariants[] = {
        d.has_16bit_storage = false;
        d.f16_unit = d.bf16_unit = {};
      }},
+    {"buffer addresses", [](const PhysicalDevice& d) { return d.has_buffer_addresses; },
+     [](PhysicalDevice& d) { d.use_descriptors(); }},
     {"required subgroup sizes",
      [](const PhysicalDevice& d) {
        return d.max_subgroup != 0 && d.works_with(d.default_subgroup);
@@ -447,8 +449,9 @@ std::string key_text(const PhysicalDevice& d) {
         d.bf16_unit.m, d.bf16_unit.n, d.bf16_unit.k}) {
     text += format(" {}", number);
   }
-  for (const bool has : {d.has_int64, d.keeps_special_values, d.has_16bit_storage,
-                         d.has_8bit_storage, d.has_matrix_hardware, d.runs_gpu_kernels}) {
+  for (const bool has :
+       {d.has_buffer_addresses, d.has_int64, d.keeps_special_values, d.has_16bit_storage,
+        d.has_8bit_storage, d.has_matrix_hardware, d.runs_gpu_kernels}) {
     text += has ? '1' : '0';
   }
   return text;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "bindings.h"
+
 namespace bowline::detail::vulkan {
 namespace {
 
@@ -37,10 +39,11 @@ Rows rows_of(const Command& command, double limit_ns) {
 // Writes commands into a series of command buffers.
 class Encoder {
  public:
-  Encoder(Device& device, Pipelines& pipelines)
+  Encoder(Device& device, Pipelines& pipelines, std::span<const VkDescriptorSet> sets)
       : device_(device),
         vk_(device.call()),
         pipelines_(pipelines),
+        sets_(sets),
         limit_ns_(kSubmissionNs / device.slowness()) {}
 
   VkResult begin() {
@@ -51,6 +54,7 @@ class Encoder {
     allocate.commandBufferCount = 1;
     piece_ = {};
     bound_ = VK_NULL_HANDLE;
+    bound_set_ = VK_NULL_HANDLE;
     VkResult result = vk_.vkAllocateCommandBuffers(device_.handle(), &allocate, &piece_.buffer);
     if (result != VK_SUCCESS) {
       return result;
@@ -82,6 +86,11 @@ class Encoder {
     if (result == VK_SUCCESS && pipeline != bound_) {
       vk_.vkCmdBindPipeline(piece_.buffer, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
       bound_ = pipeline;
+    }
+    if (result == VK_SUCCESS && !sets_.empty() && sets_[command.set] != bound_set_) {
+      bound_set_ = sets_[command.set];
+      vk_.vkCmdBindDescriptorSets(piece_.buffer, VK_PIPELINE_BIND_POINT_COMPUTE,
+                                  pipelines_.layout(), 0, 1, &bound_set_, 0, nullptr);
     }
     if (result == VK_SUCCESS) {
       vk_.vkCmdPushConstants(piece_.buffer, pipelines_.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
@@ -126,9 +135,11 @@ class Encoder {
   Device& device_;
   const DeviceFunctions& vk_;
   Pipelines& pipelines_;
+  std::span<const VkDescriptorSet> sets_;
   double limit_ns_;
   Piece piece_;
   VkPipeline bound_ = VK_NULL_HANDLE;
+  VkDescriptorSet bound_set_ = VK_NULL_HANDLE;
   bool fresh_ = true;  // nothing ran since the last barrier
 };
 
@@ -200,11 +211,82 @@ Stream::~Stream() {
                                            &piece.buffer);
     }
   }
+  if (set_pool != VK_NULL_HANDLE) {
+    device_->call().vkDestroyDescriptorPool(device_->handle(), set_pool, nullptr);
+  }
   destroy_buffer(*device_, &tables);
 }
 
+Status place_tables(const PhysicalDevice& physical, const device::Program& program,
+                    const Buffer& tables, CommandList* list) {
+  for (Command& command : list->commands) {
+    if (!command.push.has_tables()) {
+      continue;
+    }
+    command.push.place_tables(
+        physical.has_buffer_addresses
+            ? tables.address
+            : address_of_bound(bind(tables.handle, &list->sets[command.set])) + tables.offset);
+  }
+  for (Command& command : list->commands) {
+    if (physical.has_buffer_addresses || command.kind != Command::Kind::dispatch) {
+      continue;
+    }
+    command.key.buffers = static_cast<uint32_t>(list->sets[command.set].size());
+    BOWLINE_REQUIRE_CODE(command.key.buffers <= physical.max_bound_buffers, Code::unsupported,
+                         "A launch of {} uses {} buffers of at most {} bytes. The device lacks "
+                         "bufferDeviceAddress, and its shaders can bind {} buffers.",
+                         program.records[command.record].op, command.key.buffers,
+                         physical.max_buffer_bytes, physical.max_bound_buffers);
+  }
+  return {};
+}
+
+VkResult make_sets(Device& device, const Pipelines& pipelines, std::span<const BoundBuffers> all,
+                   Stream* stream) {
+  if (all.empty()) {
+    return VK_SUCCESS;
+  }
+  const DeviceFunctions& vk = device.call();
+  const auto count = static_cast<uint32_t>(all.size());
+  const uint32_t buffers = device.physical().max_bound_buffers;
+  const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, count * buffers};
+  auto pool = typed<VkDescriptorPoolCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO);
+  pool.maxSets = count;
+  pool.poolSizeCount = 1;
+  pool.pPoolSizes = &size;
+  VkResult result = vk.vkCreateDescriptorPool(device.handle(), &pool, nullptr, &stream->set_pool);
+  if (result != VK_SUCCESS) {
+    return result;
+  }
+  const std::vector<VkDescriptorSetLayout> layouts(count, pipelines.set_layout());
+  auto info = typed<VkDescriptorSetAllocateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO);
+  info.descriptorPool = stream->set_pool;
+  info.descriptorSetCount = count;
+  info.pSetLayouts = layouts.data();
+  stream->sets.resize(count);
+  result = vk.vkAllocateDescriptorSets(device.handle(), &info, stream->sets.data());
+  if (result != VK_SUCCESS) {
+    return result;
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    // Every descriptor of the layout must be valid. Shaders do not access those after the last.
+    std::vector<VkDescriptorBufferInfo> infos(buffers, {all[i].back(), 0, VK_WHOLE_SIZE});
+    for (size_t b = 0; b < all[i].size(); ++b) {
+      infos[b].buffer = all[i][b];
+    }
+    auto write = typed<VkWriteDescriptorSet>(VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET);
+    write.dstSet = stream->sets[i];
+    write.descriptorCount = buffers;
+    write.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+    write.pBufferInfo = infos.data();
+    vk.vkUpdateDescriptorSets(device.handle(), 1, &write, 0, nullptr);
+  }
+  return VK_SUCCESS;
+}
+
 VkResult encode(Device& device, Pipelines& pipelines, Stream* stream) {
-  Encoder encoder(device, pipelines);
+  Encoder encoder(device, pipelines, stream->sets);
   VkResult result = encoder.begin();
   for (const Command& command : stream->commands) {
     if (result != VK_SUCCESS) {
@@ -234,7 +316,7 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
   VkResult result = vk.vkCreateQueryPool(device.handle(), &info, nullptr, &pool);
   for (size_t first = 0; first < stream.commands.size() && result == VK_SUCCESS; first += kBatch) {
     const size_t end = std::min(stream.commands.size(), first + kBatch);
-    Encoder encoder(device, pipelines);
+    Encoder encoder(device, pipelines, stream.sets);
     std::vector<Piece> pieces(1);
     result = encoder.begin();
     if (result == VK_SUCCESS) {

@@ -47,6 +47,8 @@ class Stream : public device::Recording {
   std::vector<Command> commands;  // kept for timestamps
   std::vector<Node> nodes;        // of the records
   Buffer tables;
+  std::vector<VkDescriptorSet> sets;  // of Command::set; empty: kernels use addresses
+  VkDescriptorPool set_pool = VK_NULL_HANDLE;
 
  private:
   Device* device_;
@@ -57,6 +59,16 @@ class Stream : public device::Recording {
 //         internal: a kernel is wrong.
 Status lower(const PhysicalDevice& physical, const device::Program& program,
              std::span<const Buffer* const> slots, CommandList* list);
+
+// Gives the commands the address of their tables. Without device addresses, it also completes the
+// lists of buffers, because the tables may be in one of them.
+// Errors  unsupported: a launch has more buffers than the device can bind.
+Status place_tables(const PhysicalDevice& physical, const device::Program& program,
+                    const Buffer& tables, CommandList* list);
+
+// Creates the descriptor sets of `stream`.
+VkResult make_sets(Device& device, const Pipelines& pipelines, std::span<const BoundBuffers> sets,
+                   Stream* stream);
 
 // Creates the command buffers of `stream` from its commands.
 VkResult encode(Device& device, Pipelines& pipelines, Stream* stream);

@@ -80,8 +80,8 @@ void add_copy(const Buffer& to, const Buffer& from, const Bytes& bytes, uint32_t
   Command command;
   command.kind = Command::Kind::copy;
   command.record = record;
-  command.from = {from.handle, bytes.begin, from.address + bytes.begin};
-  command.to = {to.handle, bytes.begin, to.address + bytes.begin};
+  command.from = {from.handle, from.offset + bytes.begin, from.address + bytes.begin};
+  command.to = {to.handle, to.offset + bytes.begin, to.address + bytes.begin};
   command.bytes = bytes.end - bytes.begin;
   command.ns = 1000 + static_cast<double>(command.bytes) / kBytesPerNs;
   if (command.bytes != 0) {

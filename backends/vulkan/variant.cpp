@@ -32,6 +32,14 @@ constexpr device::KernelVariant<PhysicalDevice> kDeviceVariants[] = {
     {"many_parts", [](PhysicalDevice& d) { d.least_part = 1; }},
     // Inputs, outputs and per-step scalars have a twin in device memory.
     {"discrete", [](PhysicalDevice& d) { d.is_discrete = true; }},
+    // No buffer has an address, and a launch can bind as many as Vulkan guarantees.
+    {"descriptors",
+     [](PhysicalDevice& d) {
+       d.use_descriptors();
+       d.max_bound_buffers = 4;
+     }},
+    // With descriptors, a launch has several buffers even if the program is small.
+    {"separate_buffers", [](PhysicalDevice& d) { d.shares_blocks = false; }},
     {"no_matrix_units", [](PhysicalDevice& d) { d.f16_unit = d.bf16_unit = {}; }},
 };
 

@@ -17,6 +17,9 @@ namespace bowline::detail::vulkan::fake {
 namespace {
 
 constexpr uint32_t kMostSubgroups = 32;  // maxComputeWorkgroupSubgroups
+// What Vulkan guarantees: maxPerStageDescriptorStorageBuffers and maxStorageBufferRange.
+constexpr uint32_t kMostDescriptors = 4;
+constexpr uint32_t kMostRange = 1u << 27;
 
 struct Memory {
   uint64_t bytes = 0;
@@ -142,6 +145,10 @@ VKAPI_ATTR void VKAPI_CALL properties_of(VkPhysicalDevice, VkPhysicalDevicePrope
   p->limits.maxComputeWorkGroupInvocations = profile().invocations;
   std::ranges::fill(p->limits.maxComputeWorkGroupSize, profile().invocations);
   p->limits.timestampPeriod = 1;
+  // What every device has.
+  p->limits.maxPerStageDescriptorStorageBuffers = kMostDescriptors;
+  p->limits.maxDescriptorSetStorageBuffers = 24;
+  p->limits.maxStorageBufferRange = kMostRange;
 }
 
 VKAPI_ATTR void VKAPI_CALL properties2_of(VkPhysicalDevice device, VkPhysicalDeviceProperties2* p) {
@@ -179,7 +186,8 @@ VKAPI_ATTR void VKAPI_CALL features2_of(VkPhysicalDevice, VkPhysicalDeviceFeatur
   f->features.shaderInt64 = as_bool(profile().int64);
   find_in_chain<VkPhysicalDeviceVulkan12Features>(
       f->pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, [&](auto& s) {
-        s.bufferDeviceAddress = s.timelineSemaphore = s.scalarBlockLayout = VK_TRUE;
+        s.bufferDeviceAddress = as_bool(state.driver.has_addresses);
+        s.timelineSemaphore = s.scalarBlockLayout = VK_TRUE;
         s.storageBuffer8BitAccess = as_bool(profile().storage8);
         s.vulkanMemoryModel = s.shaderFloat16 = as_bool(!state.driver.matrices.empty());
       });
@@ -252,6 +260,10 @@ VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice, const VkBufferCreateInfo*
   if (profile().max_buffer != 0 && info->size > profile().max_buffer) {
     fault(format("a buffer of {} bytes", info->size));
   }
+  if (!state.driver.has_addresses &&
+      (info->usage & VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT) != 0) {
+    fault("a buffer with an address");
+  }
   *buffer = make_handle<VkBuffer>();
   state.buffers[*buffer] = info->size;
   return VK_SUCCESS;
@@ -299,8 +311,11 @@ VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice, const VkShaderModuleCreat
                                              const VkAllocationCallbacks*, VkShaderModule* module) {
   spirv::for_each_instruction(
       {info->pCode, info->codeSize / sizeof(uint32_t)}, [](spirv::Instruction i) {
-        state.driver.matrix_modules +=
-            spirv::operation(i) == spirv::kCapability && i[1] == spirv::kCooperativeMatrix;
+        const uint32_t capability = spirv::operation(i) == spirv::kCapability ? i[1] : 0;
+        state.driver.matrix_modules += capability == spirv::kCooperativeMatrix;
+        if (capability == spirv::kPhysicalStorageBufferAddresses && !state.driver.has_addresses) {
+          fault("a shader that uses addresses");
+        }
       });
   *module = make_handle<VkShaderModule>();
   return VK_SUCCESS;
@@ -329,6 +344,35 @@ VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice, VkPipelineCache, uint3
   ++(requires_size ? state.driver.required_subgroups : state.driver.free_subgroups);
   *pipeline = make_handle<VkPipeline>();
   return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_set_layout(VkDevice,
+                                                 const VkDescriptorSetLayoutCreateInfo* info,
+                                                 const VkAllocationCallbacks*,
+                                                 VkDescriptorSetLayout* layout) {
+  if (info->pBindings->descriptorCount > kMostDescriptors) {
+    fault(format("{} descriptors", info->pBindings->descriptorCount));
+  }
+  *layout = make_handle<VkDescriptorSetLayout>();
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL allocate_sets(VkDevice, const VkDescriptorSetAllocateInfo* info,
+                                             VkDescriptorSet* sets) {
+  std::generate_n(sets, info->descriptorSetCount, make_handle<VkDescriptorSet>);
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR void VKAPI_CALL update_sets(VkDevice, uint32_t count, const VkWriteDescriptorSet* writes,
+                                       uint32_t, const VkCopyDescriptorSet*) {
+  for (const VkWriteDescriptorSet& write : std::span(writes, count)) {
+    for (const VkDescriptorBufferInfo& b : std::span(write.pBufferInfo, write.descriptorCount)) {
+      const auto found = state.buffers.find(b.buffer);
+      if (found == state.buffers.end() || found->second > kMostRange) {
+        fault("a descriptor of no buffer, or of one that is too large");
+      }
+    }
+  }
 }
 
 VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer, uint32_t, uint32_t y0, uint32_t, uint32_t x,
@@ -393,6 +437,9 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc(VkDevice, const char* n
   OWN(vkGetBufferDeviceAddress, address_of)
   OWN(vkCreateShaderModule, create_module)
   OWN(vkCreateComputePipelines, create_pipelines)
+  OWN(vkCreateDescriptorSetLayout, create_set_layout)
+  OWN(vkAllocateDescriptorSets, allocate_sets)
+  OWN(vkUpdateDescriptorSets, update_sets)
   OWN(vkCmdDispatchBase, dispatch)
   OWN(vkCmdCopyBuffer, copy_buffer)
   OWN(vkQueueSubmit, queue_submit)

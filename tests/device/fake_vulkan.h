@@ -1,8 +1,9 @@
 // A Vulkan driver that has the limits of a profile and computes nothing.
 //
-// It checks what a real driver would trip over: sizes of allocations, buffers, workgroups and
-// dispatches, and required subgroup sizes. Memory is mapped, but costs only the pages that are
-// touched. There is one driver per process; reset() starts again.
+// It checks what a real driver would trip over: sizes of allocations, buffers, descriptors,
+// workgroups and dispatches, required subgroup sizes, and device addresses where it has none.
+// Memory is mapped, but costs only the pages that are touched. There is one driver per process;
+// reset() starts again.
 #pragma once
 
 #include <vulkan/vulkan_core.h>
@@ -31,6 +32,7 @@ struct Driver {
   std::vector<uint32_t> memory_types;  // of the allocations
   // What VK_KHR_cooperative_matrix lists; empty: the driver has no such extension.
   std::vector<CooperativeMatrixProperties> matrices = {};
+  bool has_addresses = true;    // the feature bufferDeviceAddress
   bool has_mixed_dots = false;  // fast dot products of signed and unsigned bytes
   uint64_t matrix_modules = 0;  // modules that use this extension
 };

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "bindings.h"
 #include "conformance/suite.h"
 #include "float_controls.h"
 #include "need.h"
@@ -90,7 +91,7 @@ TEST(VulkanShaders, MatrixUnitsAreUsedThroughTheExtensionOfKhronos) {
 // The SPIR-V capabilities that the device enables: 16-bit and 8-bit values are loaded and stored,
 // but not computed with.
 TEST(VulkanShaders, NeedNoArithmeticOf16Bits) {
-  enum : uint32_t { kShader = 1, kInt64 = 11, kAddresses = 5347 };
+  enum : uint32_t { kShader = 1, kInt64 = 11 };
   constexpr uint32_t kFirstGroup = 61, kLastGroup = 68;  // GroupNonUniform and its parts
   std::set<uint32_t> seen;
   for (uint32_t i = 0; i < kShaderCount; ++i) {
@@ -101,7 +102,7 @@ TEST(VulkanShaders, NeedNoArithmeticOf16Bits) {
   EXPECT_TRUE(seen.contains(spirv::kStorageBuffer16BitAccess) && seen.contains(kShader))
       << "the modules are read";
   std::erase_if(seen, [](uint32_t c) {
-    return c == kShader || c == kInt64 || c == kAddresses ||
+    return c == kShader || c == kInt64 || c == spirv::kPhysicalStorageBufferAddresses ||
            c == spirv::kStorageBuffer16BitAccess || c == spirv::kStorageBuffer8BitAccess ||
            (c >= kFirstGroup && c <= kLastGroup);
   });
@@ -137,6 +138,26 @@ TEST(VulkanShaders, InWordsNeedNoAccessToSmallerElements) {
         EXPECT_TRUE(is_valid(words)) << kPackedShaders[i].name;
       }
     }
+  }
+}
+
+// The modules are valid and need no feature that the originals do not need. Small elements may be
+// parts of words.
+TEST(VulkanShaders, WithBindingsNeedNoAddresses) {
+  constexpr uint32_t kBuffers[] = {1, 2, 4};
+  for (uint32_t i = 0; i < kShaderCount; ++i) {
+    std::vector<uint32_t> module = shader_module(i);
+    if (uses_matrix_units(module)) {
+      continue;
+    }
+    if (i % 8 == 0) {
+      module = elements_in_words(module, {true, true});
+    }
+    std::set<uint32_t> needed = capabilities_of(module);
+    EXPECT_EQ(needed.erase(spirv::kPhysicalStorageBufferAddresses), 1u);
+    const std::vector<uint32_t> bound = with_bindings(module, kBuffers[i % std::size(kBuffers)]);
+    EXPECT_EQ(capabilities_of(bound), needed) << kPackedShaders[i].name;
+    EXPECT_TRUE(is_valid(bound)) << kPackedShaders[i].name;
   }
 }
 
@@ -193,6 +214,12 @@ TEST(VulkanShaders, WithSpecialValuesStayValid) {
     }
   }
 }
+
+// With as few descriptors as Vulkan guarantees.
+constexpr auto kNoAddresses = [](PhysicalDevice& d) {
+  d.use_descriptors();
+  d.max_bound_buffers = 4;
+};
 
 constexpr auto kNoSmallElements = [](PhysicalDevice& d) {
   d.has_16bit_storage = d.has_8bit_storage = false;
@@ -308,7 +335,7 @@ Model small_model(DType type) {
 
 struct Trained {
   std::vector<float> losses;
-  std::vector<uint16_t> weight;
+  std::vector<std::byte> weight;
   bool operator==(const Trained&) const = default;
 };
 
@@ -325,7 +352,7 @@ Trained trained(Model m, DType type, const bowline::Device& device) {
   for (int step = 0; step < 3; ++step) {
     out.losses.push_back(must(t.step(batches)).loss);
   }
-  out.weight.resize(15);
+  out.weight.resize(15 * size_of(type));
   const int64_t shape[] = {3, 5};
   EXPECT_OK(m.get_value("w", {"", type, shape, out.weight.data()}));
   return out;
@@ -342,6 +369,94 @@ TEST(VulkanWithoutSmallElements, AModelOf16BitsIsTrained) {
     EXPECT_LT(expected.losses[2], expected.losses[0]);
     EXPECT_EQ(on(kNoSmallElements), expected) << name_of(type);
   }
+}
+
+TEST(VulkanWithoutAddresses, AModelIsTrained) {
+  BOWLINE_NEED(test::why_missing("vulkan:0"));
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const auto on = [&](Hide hide) {
+      return trained(small_model(type), type, Internals::device(open_without(hide)));
+    };
+    const Trained expected = on(nullptr);
+    const Hide several = [](PhysicalDevice& d) {
+      d.use_descriptors();
+      d.shares_blocks = false;
+    };
+    const Hide discrete = [](PhysicalDevice& d) {
+      kNoAddresses(d);
+      d.is_discrete = true;
+    };
+    const Hide in_words = [](PhysicalDevice& d) {
+      kNoAddresses(d);
+      kNoSmallElements(d);
+    };
+    for (const Hide hide : {Hide(kNoAddresses), several, discrete, in_words}) {
+      EXPECT_EQ(on(hide), expected) << name_of(type);
+    }
+  }
+}
+
+std::vector<std::byte> pattern_of(size_t bytes, int first) {
+  std::vector<std::byte> out(bytes);
+  for (size_t i = 0; i < bytes; ++i) {
+    out[i] = static_cast<std::byte>(first + static_cast<int>(i % 251));
+  }
+  return out;
+}
+
+// Buffers of any sizes share memory, and no one sees what is written to another one.
+TEST(VulkanWithoutAddresses, BuffersDoNotOverlap) {
+  BOWLINE_NEED(test::why_missing("vulkan:0"));
+  DeviceOptions options;
+  options.cache_folder.clear();
+  const std::unique_ptr<device::Device> device = must(OpenVulkan::open(0, options, kNoAddresses));
+  std::map<uint64_t, std::vector<std::byte>> content;
+  const auto add = [&](size_t bytes, int first) {
+    const device::Buffer buffer = must(device->allocate(bytes, device::MemoryKind::device));
+    content[buffer.id] = pattern_of(bytes, first);
+    EXPECT_OK(device->copy_in(buffer, 0, content[buffer.id]));
+    return buffer;
+  };
+  std::vector<device::Buffer> all;
+  for (int i = 0; i < 40; ++i) {
+    all.push_back(add(static_cast<size_t>(1 + i * 12345 % 70000), i));
+  }
+  for (size_t i = 0; i < all.size(); i += 3) {  // holes of one and of two
+    device->free(all[i]);
+    content.erase(all[i].id);
+    if (i % 2 == 0) {
+      device->free(all[i + 1]);
+      content.erase(all[i + 1].id);
+    }
+  }
+  for (int i = 0; i < 30; ++i) {
+    add(static_cast<size_t>(1 + i * 4321 % 90000), 100 + i);
+  }
+  add(40u << 20, 7);  // a block of its own
+  for (const auto& [id, expected] : content) {
+    std::vector<std::byte> found(expected.size());
+    EXPECT_OK(device->copy_out(found, device::Buffer{id}, 0));
+    EXPECT_TRUE(found == expected) << id;
+  }
+  const auto too_large =
+      device->allocate(device->capabilities().max_buffer_bytes + 1, device::MemoryKind::device);
+  EXPECT_FALSE(too_large.ok());
+}
+
+TEST(VulkanWithoutAddresses, TooManyBuffersOfALaunchAreRefused) {
+  BOWLINE_NEED(test::why_missing("vulkan:0"));
+  const auto device = Internals::device(open_without([](PhysicalDevice& d) {
+    d.use_descriptors();
+    d.shares_blocks = false;
+    d.max_bound_buffers = 1;
+  }));
+  Model m = small_model(DType::f32);
+  ASSERT_OK(m.to(device));
+  const Result<Trainer> t = Trainer::create(m, device, test::plain_sgd(0.1f));
+  ASSERT_FALSE(t.ok());
+  EXPECT_EQ(t.status().code(), Code::unsupported);
+  EXPECT_NE(t.status().message().find("The device lacks bufferDeviceAddress"), std::string::npos)
+      << t.status().message();
 }
 
 // Kernels use a copy of inputs, outputs and per-step scalars in device memory.

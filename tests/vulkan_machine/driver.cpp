@@ -4,6 +4,7 @@
 // The library takes the place of the Vulkan loader. Environment:
 //   BOWLINE_MACHINE_PROFILE   name of a profile (vulkan_profiles.h); default: GeForce RTX 4070
 //   BOWLINE_MACHINE_SUBGROUP  subgroup size; default: that of the profile
+//   BOWLINE_MACHINE_LACKS     bufferDeviceAddress: the driver lacks this feature
 //   BOWLINE_MACHINE_LIE       a fault of the driver, "<pipelines>:<effect>" (kLies, kEffects)
 #include <sys/mman.h>
 
@@ -13,11 +14,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "base/status.h"
 #include "device/fake_vulkan.h"
 #include "machine.h"
 #include "physical_device.h"
+#include "spirv.h"
 
 namespace bowline::detail::vulkan::machine {
 namespace {
@@ -53,7 +56,9 @@ struct {
   std::map<VkShaderModule, std::vector<uint32_t>> shaders;
   std::map<VkPipeline, Pipeline> pipelines;
   std::map<VkCommandBuffer, std::vector<Command>> commands;
+  std::map<VkDescriptorSet, std::vector<uint64_t>> sets;  // addresses of the buffers
   const Pipeline* bound = nullptr;
+  const std::vector<uint64_t>* bound_set = nullptr;
   std::array<uint32_t, 64> push{};
   bool failed = false;
 } state;
@@ -104,6 +109,12 @@ constexpr Lie kLies[] = {
          return found != p.constants.end() && found->second == 128;
        };
        return is_large(1) && is_large(2);
+     }},
+    {"addresses",
+     [](const Pipeline& p) {
+       return std::ranges::any_of(p.module->accesses, [](const Access& access) {
+         return access.storage == spirv::kPhysicalStorageBuffer;
+       });
      }},
     {"subgroup_sizes", [](const Pipeline& p) { return p.requires_subgroup; }},
     {"all", [](const Pipeline&) { return true; }},
@@ -227,6 +238,7 @@ VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache
 
 VKAPI_ATTR VkResult VKAPI_CALL begin(VkCommandBuffer buffer, const VkCommandBufferBeginInfo*) {
   state.commands[buffer].clear();
+  state.bound_set = nullptr;
   return VK_SUCCESS;
 }
 
@@ -240,6 +252,25 @@ VKAPI_ATTR void VKAPI_CALL free_buffers(VkDevice, VkCommandPool, uint32_t count,
 VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer, VkPipelineBindPoint,
                                          VkPipeline pipeline) {
   state.bound = &state.pipelines[pipeline];
+}
+
+VKAPI_ATTR void VKAPI_CALL update_sets(VkDevice device, uint32_t count,
+                                       const VkWriteDescriptorSet* writes, uint32_t copies,
+                                       const VkCopyDescriptorSet* copy) {
+  NEXT(vkUpdateDescriptorSets)(device, count, writes, copies, copy);
+  for (const VkWriteDescriptorSet& write : std::span(writes, count)) {
+    std::vector<uint64_t>& set = state.sets[write.dstSet];
+    set.clear();
+    for (const VkDescriptorBufferInfo& info : std::span(write.pBufferInfo, write.descriptorCount)) {
+      set.push_back(reinterpret_cast<uint64_t>(state.buffers[info.buffer].data) + info.offset);
+    }
+  }
+}
+
+VKAPI_ATTR void VKAPI_CALL bind_sets(VkCommandBuffer, VkPipelineBindPoint, VkPipelineLayout,
+                                     uint32_t, uint32_t, const VkDescriptorSet* sets, uint32_t,
+                                     const uint32_t*) {
+  state.bound_set = &state.sets[*sets];
 }
 
 VKAPI_ATTR void VKAPI_CALL push_constants(VkCommandBuffer, VkPipelineLayout, VkShaderStageFlags,
@@ -256,6 +287,9 @@ VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer buffer, uint32_t x0, uint32_
   d.base = {x0, y0, z0};
   d.groups = {x, y, z};
   d.push = state.push;
+  if (state.bound_set != nullptr) {
+    d.buffers = *state.bound_set;
+  }
   const Effect effect = state.bound->effect;
   if (effect == Effect::drops) {
     --d.groups[0];
@@ -327,6 +361,8 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc(VkDevice device, const 
   OWN(vkBeginCommandBuffer, begin)
   OWN(vkFreeCommandBuffers, free_buffers)
   OWN(vkCmdBindPipeline, bind_pipeline)
+  OWN(vkUpdateDescriptorSets, update_sets)
+  OWN(vkCmdBindDescriptorSets, bind_sets)
   OWN(vkCmdPushConstants, push_constants)
   OWN(vkCmdDispatchBase, dispatch)
   OWN(vkCmdCopyBuffer, copy_buffer)
@@ -352,6 +388,9 @@ void choose_profile() {
     profile.subgroup = {lanes, lanes, lanes};
   }
   fake::reset(profile);
+  if (const char* const lacks = std::getenv("BOWLINE_MACHINE_LACKS"); lacks != nullptr) {
+    fake::driver().has_addresses = std::string_view(lacks) != "bufferDeviceAddress";
+  }
   for (const Component type : {Component::f16, Component::bf16}) {
     auto matrices = typed<CooperativeMatrixProperties>(kCooperativeMatrixType);
     matrices.m = profile.vendor == kIntel ? 8 : 16;

@@ -23,6 +23,7 @@ LIES = {
     "large_workgroups:drops": ("large workgroups", "of Mul of f32 is ", "Mul"),
     "8_bits:drops": ("accesses of 8 bits", "of Greater of f32 is ", "Greater"),
     "16_bits:drops": ("accesses of 16 bits", "of Cast of f32 is ", "Cast"),
+    "addresses:drops": ("buffer addresses", "of Mul of f32 is ", "Linear"),
     "subgroup_sizes:drops": ("required subgroup sizes", "of ReduceSum of f32 is ", "ReduceSum"),
 }
 

@@ -150,7 +150,8 @@ class Workgroup {
 
   bool can_access(const Lane& lane, const Access& access, const char* address, bool writes) {
     const auto storage = static_cast<spv::StorageClass>(access.storage);
-    if (storage == spv::StorageClass::PhysicalStorageBuffer) {
+    if (storage == spv::StorageClass::PhysicalStorageBuffer ||
+        storage == spv::StorageClass::StorageBuffer) {
       const auto number = reinterpret_cast<uint64_t>(address);
       if (number % access.alignment != 0) {
         fault(format("lane {} accesses an address that is not a multiple of {}", lane.moment.lane,
@@ -235,7 +236,18 @@ class Workgroup {
 
   void index(Lane& lane, const Operation& o) {
     const Chain& chain = m_.chains[o.b];
-    char* address = pointer(lane, o.a) + chain.offset;
+    char* address = nullptr;
+    if (chain.buffer.has_value()) {
+      const uint32_t number = lane.registers[*chain.buffer];
+      if (number >= d_.buffers.size()) {
+        return fault(
+            format("lane {} uses buffer {} of {}", lane.moment.lane, number, d_.buffers.size()));
+      }
+      address = reinterpret_cast<char*>(d_.buffers[number]);
+    } else {
+      address = pointer(lane, o.a);
+    }
+    address += chain.offset;
     for (const Index& i : chain.indices) {
       const auto value = static_cast<int32_t>(lane.registers[i.at]);
       if (i.count != 0 && static_cast<uint32_t>(value) >= i.count) {

@@ -30,6 +30,7 @@ struct Dispatch {
   std::array<uint32_t, 3> base = {0, 0, 0};
   std::array<uint32_t, 3> groups = {1, 1, 1};
   std::array<uint32_t, 64> push{};               // 256 bytes
+  std::vector<uint64_t> buffers = {};            // addresses of the bound buffers
   uint64_t most_operations = uint64_t{1} << 33;  // jumps, accesses and barriers of a workgroup
 };
 

@@ -396,7 +396,12 @@ class Decoder {
   void add_chain(Words i) {
     Chain chain;
     uint32_t id = type_of(i[3]).element;
-    for (const uint32_t index : i.subspan(4)) {
+    size_t first = 4;
+    if (type_of(i[3]).storage == static_cast<uint32_t>(spv::StorageClass::StorageBuffer)) {
+      chain.buffer = at(i[first++]);  // the variable is an array of descriptors
+      id = type(id).element;
+    }
+    for (const uint32_t index : i.subspan(first)) {
       const Type& t = type(id);
       if (!t.members.empty()) {
         const uint32_t member = module_.registers[at(index)];

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -71,6 +72,8 @@ struct Index {
 };
 
 struct Chain {
+  // Register of the number of a bound buffer, where the chain begins; empty: at a pointer.
+  std::optional<uint32_t> buffer = {};
   uint64_t offset = 0;
   std::vector<Index> indices;
 };
