@@ -75,12 +75,14 @@ class CudaBackend : public device::Backend {
     return out;
   }
 
-  Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions&) const override {
-    return CudaDevice::open(index);
+  Result<std::unique_ptr<device::Device>> open(int index,
+                                               const DeviceOptions& options) const override {
+    return CudaDevice::open(index, options.matmul_precision);
   }
   // `model`: the architecture and the number of multiprocessors, "90x132". "90x132+cublaslt" also
   // has the library.
-  std::unique_ptr<device::Device> open_to_plan(std::string_view model) const override {
+  std::unique_ptr<device::Device> open_to_plan(std::string_view model,
+                                               const DeviceOptions& options) const override {
     constexpr std::string_view kLibrary = "+cublaslt";
     Traits traits;
     traits.has_library = model.ends_with(kLibrary);
@@ -93,7 +95,7 @@ class CudaBackend : public device::Backend {
     const auto processors = std::from_chars(code.ptr + 1, end, traits.processors);
     const bool is_model = processors.ec == std::errc() && processors.ptr == end &&
                           traits.code >= 75 && traits.processors >= 1;
-    return is_model ? CudaDevice::open_to_plan(traits) : nullptr;
+    return is_model ? CudaDevice::open_to_plan(traits, options.matmul_precision) : nullptr;
   }
 
  private:

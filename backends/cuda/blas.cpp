@@ -103,8 +103,8 @@ bool describe(Plan& plan, const BlasProduct& p, uint32_t alignment) {
     return transposed ? make_layout(to, p.type, columns, rows, between, p.batch, stride)
                       : make_layout(to, p.type, rows, columns, between, p.batch, stride);
   };
-  if (!ok(BlasLibrary::get().desc_create(&plan.description.value, CUBLAS_COMPUTE_32F,
-                                         CUDA_R_32F)) ||
+  const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  if (!ok(BlasLibrary::get().desc_create(&plan.description.value, compute, CUDA_R_32F)) ||
       !set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, operation(p.transpose_b)) ||
       !set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, operation(p.transpose_a)) ||
       !set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p.epilogue)) ||

@@ -37,6 +37,7 @@ struct BlasProduct {
   DType y_type = DType::f32;  // of y, bias and c
   bool adds = false;          // adds c [batch, m, n]
   BlasEpilogue epilogue = BlasEpilogue::none;
+  bool tf32 = false;  // f32 operands may be rounded to TF32
   // Elements between the lines of a, and of y and c; 0: the lines follow each other.
   int64_t line_a = 0;
   int64_t line_y = 0;

@@ -34,29 +34,33 @@ Status check(Buffer buffer, uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<device::Device>> CudaDevice::open(int index) {
+Result<std::unique_ptr<device::Device>> CudaDevice::open(int index, MatmulPrecision precision) {
   std::unique_ptr<CudaDevice> self(new CudaDevice(index));
   BOWLINE_TRY(self->begin());
   BOWLINE_CUDA(cudaStreamCreateWithFlags(&self->stream_, cudaStreamNonBlocking), "create a stream");
   BOWLINE_TRY_ASSIGN(self->traits_, Traits::of(index));
   const std::string problem = apply_variants(&self->traits_);
   BOWLINE_REQUIRE_CODE(problem.empty(), Code::unsupported, "{}", problem);
+  self->set(precision);
   self->blas_ = self->traits_.has_library ? Blas::open() : nullptr;
   cudaDeviceProp properties;
   BOWLINE_CUDA(cudaGetDeviceProperties(&properties, index), "ask for the name of the GPU");
   int driver = 0;
   BOWLINE_CUDA(cudaDriverGetVersion(&driver), "ask for the version of the driver");
   self->capabilities_.tuning = {
-      format("{} {}, code for sm_{}, {} multiprocessors{}{}", kDeviceName,
+      format("{} {}, code for sm_{}, {} multiprocessors{}{}{}", kDeviceName,
              std::string_view(properties.name), self->traits_.code, self->traits_.processors,
+             self->traits_.tf32 ? ", TF32" : "",
              self->traits_.variants.empty() ? "" : ", variants ", self->traits_.variants),
       format("CUDA {}, {}", driver, Blas::description())};
   return std::unique_ptr<device::Device>(std::move(self));
 }
 
-std::unique_ptr<device::Device> CudaDevice::open_to_plan(const Traits& traits) {
+std::unique_ptr<device::Device> CudaDevice::open_to_plan(const Traits& traits,
+                                                         MatmulPrecision precision) {
   std::unique_ptr<CudaDevice> self(new CudaDevice(0));
   self->traits_ = traits;
+  self->set(precision);
   self->blas_ = traits.has_library ? std::make_unique<PlannedBlas>() : nullptr;
   return self;
 }
@@ -67,6 +71,11 @@ CudaDevice::~CudaDevice() {
     (void)cudaStreamSynchronize(stream_);
     (void)cudaStreamDestroy(stream_);
   }
+}
+
+void CudaDevice::set(MatmulPrecision precision) {
+  traits_.tf32 = precision == MatmulPrecision::tf32 && traits_.code >= 80;
+  capabilities_.matmul_precision = traits_.tf32 ? precision : MatmulPrecision::f32;
 }
 
 Status CudaDevice::begin() {

@@ -7,9 +7,10 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 class CudaDevice : public device::Device {
  public:
-  static Result<std::unique_ptr<device::Device>> open(int index);
+  static Result<std::unique_ptr<device::Device>> open(int index, MatmulPrecision precision);
   // Needs no driver. See Backend::open_to_plan.
-  static std::unique_ptr<device::Device> open_to_plan(const Traits& traits);
+  static std::unique_ptr<device::Device> open_to_plan(const Traits& traits,
+                                                      MatmulPrecision precision);
   ~CudaDevice() override;
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
@@ -34,6 +35,8 @@ class CudaDevice : public device::Device {
   // Starts every call: selects the device for this thread, and returns the sticky error if there is
   // one.
   Status begin();
+  // Takes the precision if the GPU has it.
+  void set(MatmulPrecision precision);
   // Keeps an error that makes the context unusable.
   Status end(Status status);
   Status synchronize();

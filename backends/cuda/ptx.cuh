@@ -119,11 +119,27 @@ __device__ void wait_copies() {
 #endif
 }
 
-// sums += a b, by a warp. T is __half or __nv_bfloat16; device/tensor_core.cuh has the layouts.
+// An f32 rounded to TF32, which keeps the upper 10 bits of the fraction: to nearest, ties away from
+// zero. From sm_80 on.
+__device__ inline uint32_t to_tf32(uint32_t f32) {
+  uint32_t y = 0;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(__uint_as_float(f32)));
+#endif
+  return y;
+}
+
+// sums += a b, by a warp. T is __half, __nv_bfloat16, or float for TF32; device/tensor_core.cuh has
+// the layouts.
 template <class T>
 __device__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, __half>) {
+  if constexpr (std::is_same_v<T, float>) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else if constexpr (std::is_same_v<T, __half>) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -143,7 +159,7 @@ __device__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], const uin
           : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(b[half]));
     }
   } else {
-    __trap();  // sm_75 has no bf16
+    __trap();  // sm_75 has no bf16 and TF32
   }
 #endif
 }

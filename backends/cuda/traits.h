@@ -32,6 +32,7 @@ struct Traits {
   int code = 0;        // from code_for
   int processors = 0;  // multiprocessors
   bool has_cooperative_launch = true;
+  bool tf32 = false;  // DeviceOptions::matmul_precision, from sm_80 on
 
   // For tests (variant.h).
   std::string_view variants = {};  // that were applied

@@ -63,7 +63,8 @@ class VulkanBackend final : public device::Backend {
     return OpenVulkan::open(index, options);
   }
   // `model`: see planned_device().
-  std::unique_ptr<device::Device> open_to_plan(std::string_view model) const override {
+  std::unique_ptr<device::Device> open_to_plan(std::string_view model,
+                                               const DeviceOptions&) const override {
     return planned_device(model);
   }
 };

@@ -18,6 +18,14 @@ class OpenDevice;
 
 namespace bowline {
 
+/// How matrix products multiply f32 operands. Sums are f32 in any case.
+enum class MatmulPrecision : uint8_t {
+  f32,  ///< Exact products.
+  /// Tensor cores round the operands to TF32: they keep 10 bits of the fraction, and the range of
+  /// f32.
+  tf32,
+};
+
 /// Options of Device::open().
 struct DeviceOptions {
   /// CPU: number of threads, including the calling thread. 0: one per core usable by the process.
@@ -30,6 +38,10 @@ struct DeviceOptions {
   /// The limit covers weights, activations, inputs, outputs and internal buffers of the backend. A
   /// call that would exceed it returns over_budget.
   uint64_t memory_budget = 0;
+  /// CUDA from sm_80 on: the lowest precision of products of f32 matrices (MatMul and Linear). tf32
+  /// is faster. Products of up to 8 rows, and operands that tensor cores cannot load, stay exact.
+  /// Other devices ignore tf32, and say so in DeviceInfo::notice.
+  MatmulPrecision matmul_precision = MatmulPrecision::f32;
 };
 
 /// A device of this machine.
@@ -44,7 +56,7 @@ struct DeviceInfo {
   /// kernels replace them. Device::open() runs the test. list() does not, and leaves this empty.
   std::vector<std::string> switched_off = {};
   /// Of an open device: why its tuning file is ignored (tune.h), and why "best" or "gpu" did not
-  /// take a better device. Empty if there is nothing to say.
+  /// take a better device. Also an option that it ignores. Empty if there is nothing to say.
   std::string notice = {};
 };
 

@@ -36,7 +36,7 @@
 namespace bowline::detail::device {
 
 // Increases with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 11;
+constexpr uint32_t kContractVersion = 12;
 
 // A block of device memory. Only its backend knows the meaning of `id`.
 struct Buffer {
@@ -96,6 +96,8 @@ struct Capabilities {
   // true: f32 denormals keep their values. false: the device may replace them by zero with the same
   // sign (Vulkan 1.2, "Precision and Operation of SPIR-V Instructions").
   bool denormals = true;
+  // DeviceOptions::matmul_precision, as far as the device has it.
+  MatmulPrecision matmul_precision = MatmulPrecision::f32;
   // true: MemoryKind::device is host memory. Because of swap and untouched pages, an allocation can
   // be larger than MemoryInfo::available_bytes.
   bool host_memory = false;
@@ -194,7 +196,10 @@ class Backend {
   // (optional) Returns a device on which only capabilities(), query() and plan() are called. It
   // needs no hardware. `model` says for which device it plans, in a form that the backend defines.
   // Null: the backend cannot plan for it.
-  virtual std::unique_ptr<Device> open_to_plan(std::string_view /*model*/) const { return nullptr; }
+  virtual std::unique_ptr<Device> open_to_plan(std::string_view /*model*/,
+                                               const DeviceOptions& /*options*/) const {
+    return nullptr;
+  }
   // Device::open("best") prefers backends with a larger rank. GPUs have at least kGpuRank.
   virtual int rank() const = 0;
 };

@@ -104,13 +104,17 @@ Status unknown_device(std::string_view name) {
                        way_out(all)));
 }
 
+void add_notice(DeviceInfo& info, std::string_view sentence) {
+  info.notice += format("{}{}", info.notice.empty() ? "" : " ", sentence);
+}
+
 // Opens the device of a candidate, and tests it unless it only plans.
 Result<std::shared_ptr<OpenDevice>> open_candidate(const Candidate& found, const Wanted& wanted,
                                                    const DeviceOptions& options) {
   std::unique_ptr<Device> device;
   DeviceInfo info = found.info;
   if (!wanted.model.empty()) {
-    device = found.backend->open_to_plan(wanted.model);
+    device = found.backend->open_to_plan(wanted.model, options);
     BOWLINE_REQUIRE(device != nullptr, "There is no device \"{}{}@{}\": {} cannot plan for \"{}\".",
                     kPlanning, wanted.name, wanted.model, found.backend->name(), wanted.model);
   } else {
@@ -130,6 +134,10 @@ Result<std::shared_ptr<OpenDevice>> open_candidate(const Candidate& found, const
   if (wanted.planning) {
     device = planning_device(std::move(device));
   }
+  if (options.matmul_precision != device->capabilities().matmul_precision) {
+    add_notice(info, format("Device {} has no TF32, so its products of f32 matrices are exact.",
+                            info.name));
+  }
   const TuningKey& key = device->capabilities().tuning;
   std::string path;
   Choices choices;
@@ -139,10 +147,9 @@ Result<std::shared_ptr<OpenDevice>> open_candidate(const Candidate& found, const
     if (read.ok()) {
       choices = std::move(read).value();
     } else {
-      info.notice += format(
-          "{}{} It is ignored. 'bowline tune --device {}' measures again and replaces it; --reset "
-          "removes it.",
-          info.notice.empty() ? "" : " ", read.status().message(), info.name);
+      add_notice(info, format("{} It is ignored. 'bowline tune --device {}' measures again and "
+                              "replaces it; --reset removes it.",
+                              read.status().message(), info.name));
     }
   }
   auto open = std::make_shared<OpenDevice>(std::move(info), std::move(device),

@@ -65,7 +65,7 @@ TransposedInput with_transposed(const Attributes&, int i) {
   }
 }
 
-Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).back(), 2); }
+Tolerance tolerance(ToleranceContext& c) { return c.of_products(c.in(0).back(), 2); }
 
 }  // namespace
 

@@ -119,7 +119,7 @@ Status counted_axes(CountedContext& c) {
 
 Tolerance tolerance(ToleranceContext& c) {
   const int axis = c.in(0).rank() - (c.attributes<MatMulAttributes>().transpose_a() ? 2 : 1);
-  return Tolerance::of_reduction(c.in(0)[axis], 1);
+  return c.of_products(c.in(0)[axis], 1);
 }
 
 }  // namespace

@@ -270,12 +270,26 @@ struct Tolerance {
 
 class ToleranceContext : public AttributesContext {
  public:
-  ToleranceContext(const Attributes& attributes, std::span<const OracleContext::Array> in)
-      : AttributesContext(attributes), in_(in) {}
+  // `precision`: of the device.
+  ToleranceContext(const Attributes& attributes, std::span<const OracleContext::Array> in,
+                   MatmulPrecision precision = MatmulPrecision::f32)
+      : AttributesContext(attributes), in_(in), precision_(precision) {}
   const Shape& in(int i) const { return in_[static_cast<size_t>(i)].shape; }
+
+  // As Tolerance::of_reduction, for sums of `length` products of elements of inputs 0 and 1. A
+  // function that follows is at most `slope` steep.
+  //
+  // TF32 keeps 10 bits of the fraction of an operand. Rounded or cut off, it changes by at most
+  // 2^-10 of its size, and a product of two by at most 2 * 2^-10 + 2^-20.
+  Tolerance of_products(int64_t length, double extra, double slope = 1) const {
+    constexpr double kOfTf32 = 0x1p15 + 0x1p4;  // in units of 2^-24
+    const bool is_tf32 = precision_ == MatmulPrecision::tf32 && in_[0].dtype == DType::f32;
+    return Tolerance::of_reduction(length, extra + (is_tf32 ? slope * kOfTf32 : 0));
+  }
 
  private:
   std::span<const OracleContext::Array> in_;
+  MatmulPrecision precision_;
 };
 
 // The tolerances of operators for which they are constant, for OpDef::tolerance.

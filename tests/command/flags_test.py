@@ -18,24 +18,24 @@ ALWAYS = {
     "devices": "--all",
     "inspect": "--batch --seq --dim --html --listing",
     "verify": "",
-    "run": "--batch --seq --entry --input --output --step --quantize --adapter --device --memory-budget",
-    "profile": "--batch --seq --entry --train --input --compute --device --memory-budget --steps --trace",
-    "tune": "--batch --seq --dim --entry --train --input --step --compute --device --memory-budget --rounds --show --reset",
+    "run": "--batch --seq --entry --input --output --step --quantize --adapter --device --memory-budget --matmul-precision",
+    "profile": "--batch --seq --entry --train --input --compute --device --memory-budget --matmul-precision --steps --trace",
+    "tune": "--batch --seq --dim --entry --train --input --step --compute --device --memory-budget --matmul-precision --rounds --show --reset",
     "export": "--strip --out --to --weights --force",
     "quantize": "--out --encoding --pattern --force",
     "tokenize": "--file --lines --null --no-special --plain-special --max-tokens",
     "finetune": "--data --valid --out --log --tensorboard --report --steps --epochs --batch --accumulate --on-nonfinite "
                 "--learning-rate --head-learning-rate --warmup --schedule --optimizer --weight-decay --clip --compute --loss-scale "
-                "--lora-rank --eval-every --eval-batches --checkpoint --resume --device --memory-budget --dry-run",
-    "eval": "--data --batch --batches --report --quantize --adapter --device --memory-budget",
-    "predict": "--file --embed --batch --max-seq-length --quantize --adapter --device --memory-budget",
-    "generate": "--max-tokens --ctx-size --temp --repetition-penalty --stop --quantize --adapter --device --memory-budget",
-    "chat": "--max-tokens --ctx-size --temp --repetition-penalty --stop --quantize --adapter --device --memory-budget --chat-format",
+                "--lora-rank --eval-every --eval-batches --checkpoint --resume --device --memory-budget --matmul-precision --dry-run",
+    "eval": "--data --batch --batches --report --quantize --adapter --device --memory-budget --matmul-precision",
+    "predict": "--file --embed --batch --max-seq-length --quantize --adapter --device --memory-budget --matmul-precision",
+    "generate": "--max-tokens --ctx-size --temp --repetition-penalty --stop --quantize --adapter --device --memory-budget --matmul-precision",
+    "chat": "--max-tokens --ctx-size --temp --repetition-penalty --stop --quantize --adapter --device --memory-budget --matmul-precision --chat-format",
     "conform": "--suite --filter --seed --quick --variant",
-    "bench matmul": "--m --n --k --layout --dtype --encoding --runs --device --memory-budget",
-    "bench run": "--batch --seq --entry --input --compute --quantize --adapter --runs --device --memory-budget",
-    "bench train": "--batch --seq --device --memory-budget --compute --lora-rank --steps --tokens --dump-losses --save-model --no-floor",
-    "bench decode": "--prompt --tokens --quantize --adapter --device --memory-budget --no-floor",
+    "bench matmul": "--m --n --k --layout --dtype --encoding --runs --device --memory-budget --matmul-precision",
+    "bench run": "--batch --seq --entry --input --compute --quantize --adapter --runs --device --memory-budget --matmul-precision",
+    "bench train": "--batch --seq --device --memory-budget --matmul-precision --compute --lora-rank --steps --tokens --dump-losses --save-model --no-floor",
+    "bench decode": "--prompt --tokens --quantize --adapter --device --memory-budget --matmul-precision --no-floor",
     "bench table": "--parameters --device",
     "bench ties": "--repeats --runs --ties --device",
     "bench tokenize": "--text --runs",
@@ -154,6 +154,7 @@ class Flags(harness.Case):
         yield ["conform", "--suite", "ties"], {"--candidates": []}, "by the suite ops"
         yield [*conform, "-o", "json"], {"--failures": [3]}, "holds all failures"
         yield ["conform", "--suite", "gradients", "--filter", "Relu"], {"--device": ["cpu"]}, "run on no device"
+        yield ["conform", "--suite", "trajectories", "--device", "cpu"], {"--matmul-precision": ["tf32"]}, "know the errors of TF32"
 
     def test_a_flag_without_effect_is_refused(self):
         for call, flags, reason in self.cases():

@@ -243,7 +243,8 @@ Result<std::vector<uint64_t>> words_of(Op op, const Step& step) {
 }
 
 Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
-                            std::span<const Array> inputs, const Step& step) {
+                            std::span<const Array> inputs, const Step& step,
+                            MatmulPrecision precision) {
   BOWLINE_REQUIRE_CODE(oracle != nullptr, Code::internal, "{} has no oracle in this build.", op);
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
@@ -263,7 +264,7 @@ Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
   out.outcome.words.resize(words.size());
   oracle(OracleContext(attributes, inputs, out.outputs, out.magnitude, step.facts, words,
                        out.outcome));
-  ToleranceContext tolerance(attributes, inputs);
+  ToleranceContext tolerance(attributes, inputs, precision);
   out.tolerance = op_def(op).tolerance(tolerance);
   return out;
 }

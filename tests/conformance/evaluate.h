@@ -35,8 +35,10 @@ struct Expected {
   Tolerance tolerance;
 };
 
+// `precision`: of the device, for the tolerance.
 Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
-                            std::span<const Array> inputs, const Step& step);
+                            std::span<const Array> inputs, const Step& step,
+                            MatmulPrecision precision = MatmulPrecision::f32);
 
 // Returns the bits of the per-step scalars of an operator before it runs, in the order of
 // step_words(op). Ignores scalars of other operators.

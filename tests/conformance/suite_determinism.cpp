@@ -61,6 +61,7 @@ Status run_determinism(Run& run) {
   for (const int threads : {1, 2}) {
     DeviceOptions options;
     options.threads = threads;
+    options.matmul_precision = run.device->capabilities().matmul_precision;
     if (threads > 1 && !has_threads) {
       break;
     }

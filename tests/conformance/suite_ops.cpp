@@ -49,6 +49,8 @@ bool refuses_zeros(const Case& c, std::span<const Array> inputs) {
   return e.ok() && !e.value().outcome.bad_indices.empty();
 }
 
+MatmulPrecision precision_of(const Run& run) { return run.device->capabilities().matmul_precision; }
+
 std::vector<Placement> placements(const Case& c, std::span<const Array> inputs, const Expected& e,
                                   size_t number) {
   std::vector<Placement> out(1);
@@ -134,17 +136,23 @@ std::string check_gradient(Run& run, Bench& bench, const Case& c, std::span<cons
   return "";
 }
 
+// TF32 rounds the smallest denormals to zero.
+bool keeps_denormals(const Run& run) {
+  return run.device->capabilities().denormals && precision_of(run) == MatmulPrecision::f32;
+}
+
 std::string check_placements(Run& run, Bench& bench, const Case& c, std::span<const Array> inputs,
                              const Expected& expected, size_t number) {
   const std::optional<std::vector<Array>> flushed_inputs =
-      bench.device().capabilities().denormals ? std::nullopt : without_denormals(inputs);
+      keeps_denormals(run) ? std::nullopt : without_denormals(inputs);
   for (const Placement& p : placements(c, inputs, expected, number)) {
     Step step = c.step;
     if (p.repeat != 0) {
       step.facts.iteration = p.reverse ? 0 : p.repeat - 1;
     }
     const auto expect = [&](std::span<const Array> given) {
-      return run_oracle(op_def(c.op).oracle, c.op, c.attributes, given, step).value();
+      return run_oracle(op_def(c.op).oracle, c.op, c.attributes, given, step, precision_of(run))
+          .value();
     };
     const Expected wanted = p.repeat == 0 ? expected : expect(inputs);
     const std::optional<Expected> flushed =
@@ -181,7 +189,8 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
   if (!inputs.ok()) {
     return inputs.status().message();
   }
-  Result<Expected> expected = run_oracle(def.oracle, c.op, c.attributes, inputs.value(), c.step);
+  Result<Expected> expected =
+      run_oracle(def.oracle, c.op, c.attributes, inputs.value(), c.step, precision_of(run));
   if (!expected.ok()) {
     return expected.status().message();
   }

@@ -24,13 +24,17 @@ class OnEmulatedGpus : public testing::Test {
   void SetUp() override { cuda_emu::restart(); }
   void TearDown() override { cuda_emu::restart(); }
 
-  // Runs the cases of the lines. They have the form of tests/ops/*.cases.
-  static void compare_all(const Gpu& gpu, Op op, const char* lines,
-                          const Placement& placement = Placement()) {
+  static Result<Device> open(const Gpu& gpu, const DeviceOptions& options = {}) {
     cuda_emu::machine().major = gpu.major;
     cuda_emu::machine().minor = gpu.minor;
     cuda_emu::machine().processors = gpu.processors;
-    Result<Device> device = Device::open("cuda-emu:0");
+    return Device::open("cuda-emu:0", options);
+  }
+
+  // Runs the cases of the lines. They have the form of tests/ops/*.cases.
+  static void compare_all(const Gpu& gpu, Op op, const char* lines,
+                          const Placement& placement = Placement()) {
+    const Result<Device> device = open(gpu);
     ASSERT_TRUE(device.ok()) << device.status().message();
     Bench bench(Internals::open(device.value()));
     const Result<std::vector<Case>> cases = parse_cases(op, "test.cases", lines);

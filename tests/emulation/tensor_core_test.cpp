@@ -3,6 +3,9 @@
 #include "device/tensor_core.cuh"
 
 #include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "run.h"
@@ -109,6 +112,61 @@ TEST(TensorCore, AWrongOrderOfFragmentsGivesAnotherProduct) {
   EXPECT_GT(largest_error<__half>(true, Fault::order_of_a), 1);
   EXPECT_GT(largest_error<__half>(true, Fault::transposed), 1);
   EXPECT_GT(largest_error<__nv_bfloat16>(false, Fault::transposed), 1);
+}
+
+// To nearest, ties away from zero. Only NaN stays NaN.
+TEST(TensorCore, AnF32IsRoundedToTf32) {
+  const auto rounded = [](float x) {
+    return std::bit_cast<float>(to_tf32(std::bit_cast<uint32_t>(x)));
+  };
+  const float ulp = 0x1p-10f;  // of TF32 at 1
+  EXPECT_EQ(rounded(1), 1);
+  EXPECT_EQ(rounded(1 + 0x1p-11f), 1 + ulp);
+  EXPECT_EQ(rounded(1 + 0x1p-11f - 0x1p-23f), 1);
+  EXPECT_EQ(rounded(-1 - 0x1p-11f), -1 - ulp);
+  EXPECT_EQ(rounded(1 + 3 * 0x1p-11f), 1 + 2 * ulp);
+  EXPECT_EQ(rounded(2 - 0x1p-23f), 2);
+  EXPECT_EQ(std::bit_cast<uint32_t>(rounded(-0.0f)), 0x80000000);
+  EXPECT_EQ(rounded(std::numeric_limits<float>::infinity()), INFINITY);
+  EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(0x7F800001))));
+  EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(0xFFFFFFFF))));
+}
+
+// The layout of the registers, and that the matrix instruction ignores the lower bits of an f32.
+TEST(TensorCore, AFragmentProductOfTf32IsTheScalarProduct) {
+  const auto of_a = [](unsigned m, unsigned k) { return static_cast<float>((m * 7 + k * 3) % 17); };
+  const auto of_b = [](unsigned k, unsigned n) {
+    return static_cast<float>((n * 5 + k * 11) % 13);
+  };
+  constexpr uint32_t kIgnored = 0x1FFF;
+  float y[16][8] = {};
+  EXPECT_EQ(run_tile(32,
+                     [&] {
+                       const unsigned g = threadIdx.x / 4, t = threadIdx.x % 4;
+                       uint32_t a[4], b[2];
+                       for (unsigned i = 0; i < 4; ++i) {
+                         a[i] =
+                             std::bit_cast<uint32_t>(of_a(g + i % 2 * 8, t + i / 2 * 4)) | kIgnored;
+                       }
+                       for (unsigned i = 0; i < 2; ++i) {
+                         b[i] = std::bit_cast<uint32_t>(of_b(t + 4 * i, g)) | kIgnored;
+                       }
+                       float sums[4] = {1, 1, 1, 1};
+                       multiply_add<float>(sums, a, b);
+                       for (unsigned i = 0; i < 4; ++i) {
+                         y[g + i / 2 * 8][2 * t + i % 2] = sums[i];
+                       }
+                     }),
+            "");
+  for (unsigned m = 0; m < 16; ++m) {
+    for (unsigned n = 0; n < 8; ++n) {
+      float right = 1;
+      for (unsigned k = 0; k < 8; ++k) {
+        right += of_a(m, k) * of_b(k, n);
+      }
+      EXPECT_EQ(y[m][n], right) << m << ", " << n;
+    }
+  }
 }
 
 TEST(TensorCore, ALaneThatSkipsAMatrixInstructionIsFound) {
@@ -295,7 +353,7 @@ TEST(TensorCore, LargeSharedMemoryNeedsACallThatTheGpuAllows) {
   restart();
 }
 
-TEST(TensorCore, OlderGpusHaveNoProductsOfBf16) {
+TEST(TensorCore, OlderGpusHaveNoProductsOfBf16AndTf32) {
   machine().major = 7;
   machine().minor = 5;
   expect_tile_error(
@@ -304,7 +362,14 @@ TEST(TensorCore, OlderGpusHaveNoProductsOfBf16) {
         float sums[4] = {};
         multiply_add<__nv_bfloat16>(sums, {}, {});
       },
-      "needs sm_80");
+      "The product of bf16");
+  expect_tile_error(
+      32,
+      [] {
+        float sums[4] = {};
+        multiply_add<float>(sums, {}, {});
+      },
+      "The product of TF32");
   restart();
 }
 

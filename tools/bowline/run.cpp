@@ -207,6 +207,7 @@ void add_run(CLI::App& app, Context& context) {
   add_dims(verb, o->dims);
   add_device(verb, o->device.name);
   add_memory_budget(verb, o->device.memory_budget);
+  add_matmul_precision(verb, o->device.matmul_precision);
   verb->add_flag("--force", o->force, "Replace existing outputs")->needs(outputs);
   add_format(verb, o->format);
 }

@@ -37,6 +37,8 @@ CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& de
 // Adds -o, --format: "text" or "json". Call it after adding --out. If the verb has --out, -o with
 // another value sets --out.
 void add_format(CLI::App* verb, std::string& format, const std::string& help = "Output format");
+// Adds --matmul-precision, for DeviceOptions::matmul_precision.
+void add_matmul_precision(CLI::App* verb, std::string& precision);
 // Sets the function that the verb runs after the arguments are parsed. It returns the exit code.
 void on_run(CLI::App* verb, Context& context, std::function<Result<int>()> run);
 
@@ -67,11 +69,12 @@ int fail_flags(const Status& status);
   } while (false)
 int exit_code(Code code);
 
-// --device, --threads and --memory-budget.
+// --device, --threads, --memory-budget and --matmul-precision.
 struct DeviceFlags {
   std::string name = "best";
   int threads = 0;             // of the CPU; 0: one per core
   uint64_t memory_budget = 0;  // bytes; 0: no limit
+  std::string matmul_precision = "f32";
 };
 // The options of most verbs that run a model.
 struct ModelOptions {

@@ -19,12 +19,14 @@ namespace {
 
 constexpr uint64_t kQuickModels = 60;
 constexpr std::string_view kOps = "ops";
+constexpr std::string_view kDeterminism = "determinism";
 constexpr std::string_view kRandom = "random";
 
 struct ConformOptions {
   std::vector<std::string> suites;
   std::vector<std::string> devices;
   std::string variant;
+  std::string matmul_precision = DeviceFlags().matmul_precision;
   conformance::Options run;
   std::optional<uint64_t> models;
   size_t most_failures = 20;
@@ -40,6 +42,11 @@ Status check_uses(const ConformOptions& o) {
   BOWLINE_TRY(o.uses.check("--failures", o.format != "json", "-o json holds all failures"));
   BOWLINE_TRY(
       o.uses.check("--candidates", ops, "they are run by the suite ops, which does not run"));
+  const auto has_bounds = [](std::string_view suite) {
+    return suite == kOps || suite == kDeterminism;
+  };
+  BOWLINE_TRY(o.uses.check("--matmul-precision", std::ranges::all_of(o.suites, has_bounds),
+                           "only the suites ops and determinism know the errors of TF32"));
   BOWLINE_TRY(o.uses.check("--models", random, "they are of the suite random, which does not run"));
   return o.uses.check("--device", !std::ranges::all_of(o.suites, conformance::needs_no_device),
                       "the suites compare references alone, and run on no device");
@@ -117,7 +124,8 @@ Result<int> run(const ConformOptions& o) {
   std::vector<Device> devices;  // opened once, so that all suites share compiled kernels
   for (const std::string& name : o.devices.empty() ? usable_devices() : o.devices) {
     // A wrong name ends the command. It is not a failure of a suite.
-    BOWLINE_TRY_ASSIGN(Device device, open_device(name));
+    BOWLINE_TRY_ASSIGN(Device device,
+                       open_device({.name = name, .matmul_precision = o.matmul_precision}));
     devices.push_back(std::move(device));
   }
   for (const std::string& suite : o.suites) {
@@ -155,6 +163,7 @@ void add_flags(CLI::App& app, Context& context) {
       ->type_name("NAME");
   app.add_option("--variant", o->variant, "Kernels: gpu (Vulkan), own (CUDA), ...")
       ->type_name("NAMES");
+  add_matmul_precision(&app, o->matmul_precision);
   app.add_flag("--candidates", o->run.candidates,
                "Also run all kernels that 'bowline tune' measures");
   app.add_option("--filter", o->run.filter, "Operators to compare")

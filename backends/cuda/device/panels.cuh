@@ -7,7 +7,9 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-constexpr int kPanelDepth = 32;  // elements along k
+// Elements along k: 4 packs.
+template <class T>
+constexpr int kPanelDepth = 4 * kPack<T>;
 
 // A matrix of a product. Its rows are the m rows of a, or the n columns of b. Memory has lines: a
 // line is a row, or all rows at one k.
@@ -20,23 +22,27 @@ struct PanelSource {
   bool packs;  // lines consist of whole packs at multiples of 16 bytes
 };
 
-// kRows rows and kPanelDepth steps of k. A line is along k or across it.
+// kRows rows and kPanelDepth<T> steps of k. A line is along k or across it.
 //
 // A decoded element has more bits than T. It is stored as a sum of kParts elements, each of which
 // rounds what the earlier ones leave. The parts of a panel follow each other.
 template <class T, int kRows, bool kAlongK, int kThreads, int kParts>
 class Panel {
  public:
-  static constexpr int kLine = kAlongK ? kPanelDepth / 8 : kRows / 8;  // packs
-  static constexpr int kSize = kRows * kPanelDepth / 8;                // packs
-  static constexpr int kEach = kSize / kThreads;                       // packs per thread
+  static constexpr int kDepth = kPanelDepth<T>;
+  static constexpr int kOfPack = kPack<T>;                            // elements
+  static constexpr int kLine = (kAlongK ? kDepth : kRows) / kOfPack;  // packs
+  static constexpr int kSize = kRows * kDepth / kOfPack;              // packs
+  static constexpr int kEach = kSize / kThreads;                      // packs per thread
   static constexpr int kLines = kThreads / kLine;  // lines that the threads load at once
-  static_assert(kThreads % kLine == 0 && kLines % 8 == 0 && kSize % kThreads == 0);
+  // Fragments of f32 across k are read as words: 4 lines of 8 words at once.
+  static constexpr bool kWords = !kAlongK && std::is_same_v<T, float>;
+  static_assert(kThreads % kLine == 0 && kLines % (kWords ? 4 : 8) == 0 && kSize % kThreads == 0);
 
   // The packs of a line are permuted, so that 8 packs in one column of consecutive lines use
-  // different banks, as 8 packs of one line do.
+  // different banks, as 8 packs of one line do; with kWords, 2 packs of 4 lines.
   __device__ static int place(int line, int column) {
-    return line * kLine + (column ^ (kLine >= 8 ? line % 8 : line / 2 % 4));
+    return line * kLine + (column ^ (kWords ? line % 4 * 2 : kLine >= 8 ? line % 8 : line / 2 % 4));
   }
 
   // Of the rows from `row` on and the steps [begin, end) of k. `offset` is the first element of the
@@ -59,8 +65,8 @@ class Panel {
       BOWLINE_UNROLL
       for (int j = 0; j < kEach; ++j) {
         const int at = row + line_ + j * kLines;
-        from_[j] =
-            data + (at < source.rows ? at : source.rows - 1) * source.line + begin + 8 * column_;
+        from_[j] = data + (at < source.rows ? at : source.rows - 1) * source.line + begin +
+                   kOfPack * column_;
       }
     } else {
       from_[0] = data + (begin + line_) * source.line + first_column();
@@ -118,29 +124,29 @@ class Panel {
   // The first element of the pack along a line across k. If the source has packs, the last pack
   // stands for those outside the matrix.
   __device__ int first_column() const {
-    const int column = row_ + 8 * column_;
-    return source_.packs && column >= source_.rows ? source_.rows - 8 : column;
+    const int column = row_ + kOfPack * column_;
+    return source_.packs && column >= source_.rows ? source_.rows - kOfPack : column;
   }
   __device__ const T* at(int j) const {
     return kAlongK ? from_[j] : from_[0] + j * kLines * source_.line;
   }
   __device__ bool is_inside(int j) const {
-    return kAlongK ? k_ + 8 * column_ < end_ : k_ + line_ + j * kLines < end_;
+    return kAlongK ? k_ + kOfPack * column_ < end_ : k_ + line_ + j * kLines < end_;
   }
   __device__ void advance() {
-    k_ += kPanelDepth;
+    k_ += kDepth;
     if (kAlongK) {
       BOWLINE_UNROLL
       for (int j = 0; j < kEach; ++j) {
-        from_[j] += kPanelDepth;
+        from_[j] += kDepth;
       }
     } else {
-      from_[0] += kPanelDepth * source_.line;
+      from_[0] += kDepth * source_.line;
     }
   }
   // Loads single elements.
   __device__ uint4 gather(int j) const {
-    const int first = kAlongK ? k_ + 8 * column_ : row_ + 8 * column_;
+    const int first = kAlongK ? k_ + kOfPack * column_ : row_ + kOfPack * column_;
     const int end = kAlongK ? end_ : is_inside(j) ? source_.rows : 0;
     const T* const from = at(j);
     Some<T, 8> some;
@@ -160,7 +166,7 @@ class Panel {
     const int line = line_ + j * kLines;
     const int row = row_ + line;
     const int64_t at_line = kAlongK ? (row < source_.rows ? row : source_.rows - 1) : k_ + line;
-    const int first = kAlongK ? k_ + 8 * column_ : row_ + 8 * column_;
+    const int first = kAlongK ? k_ + kOfPack * column_ : row_ + kOfPack * column_;
     const int end = kAlongK ? end_ : is_inside(j) ? source_.rows : 0;
     BOWLINE_UNROLL
     for (int q = 0; q < 2; ++q) {
@@ -198,12 +204,13 @@ class Panel {
   uint4 moving_[kEach];
 };
 
-// Loads the fragments of 16 kTiles rows and 16 steps of k from a panel. kIsA: as operand a, 16 rows
-// in four registers; else as operand b, 8 rows in two registers and the next 8 rows in two more.
+// Loads the fragments of 16 kTiles rows and two packs of k from a panel. kIsA: as operand a, 16
+// rows in four registers; else as operand b, 8 rows in two registers and the next 8 rows in two
+// more.
 template <class P, bool kAlongK, bool kIsA, int kTiles>
 class Fragments {
  public:
-  // The first row is a multiple of 16.
+  // The first row is a multiple of 16; with P::kWords, of 32.
   __device__ explicit Fragments(int row) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int matrix = lane / 8;
@@ -211,14 +218,20 @@ class Fragments {
     const int of_k = kIsA ? matrix / 2 : matrix % 2;
     BOWLINE_UNROLL
     for (int i = 0; i < kPlaces; ++i) {
-      at_[i] = kAlongK ? P::place(row + 8 * of_rows + lane % 8, 2 * i + of_k)
-                       : P::place(8 * of_k + lane % 8, row / 8 + 2 * i + of_rows);
+      if constexpr (P::kWords) {
+        at_[i] = 4 * P::place(lane % 4, row / 4 + 2 * i + lane / 16) + lane / 4 % 4;
+      } else {
+        at_[i] = kAlongK ? P::place(row + 8 * of_rows + lane % 8, 2 * i + of_k)
+                         : P::place(8 * of_k + lane % 8, row / 8 + 2 * i + of_rows);
+      }
     }
   }
   __device__ void load(uint32_t (&to)[kTiles][4], const Packs& from, int step) const {
     BOWLINE_UNROLL
     for (int i = 0; i < kTiles; ++i) {
-      if constexpr (kAlongK) {
+      if constexpr (P::kWords) {
+        load_words(to[i], from, i, step);
+      } else if constexpr (kAlongK) {
         load_matrices(to[i], from, at_[step] + i * 16 * P::kLine);
       } else {
         load_transposed(to[i], from, at_[i] + step * 16 * P::kLine);
@@ -227,7 +240,18 @@ class Fragments {
   }
 
  private:
-  static constexpr int kPlaces = kAlongK ? kPanelDepth / 16 : kTiles;
+  // ldmatrix transposes 16-bit elements only.
+  __device__ void load_words(uint32_t (&to)[4], const Packs& from, int tile, int step) const {
+    BOWLINE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const int of_rows = kIsA ? e % 2 : e / 2;
+      const int of_k = kIsA ? e / 2 : e % 2;
+      const int packs = tile / 2 * 8 + (8 * step + 4 * of_k) * P::kLine;
+      to[e] = from.load_word(at_[tile % 2 * 2 + of_rows] + 4 * packs);
+    }
+  }
+
+  static constexpr int kPlaces = P::kWords ? 4 : kAlongK ? 2 : kTiles;
   int at_[kPlaces];
 };
 

@@ -10,6 +10,11 @@
 // The first of two elements is in the low half of a register. So sums of a product, rounded to T,
 // are a part of an operand a of the next product.
 //
+// TF32 (multiply_add<float>): a register holds one f32, of which the upper 19 bits count, so k has
+// 8 elements (PTX ISA, "Matrix fragments for mma.m16n8k8"):
+//   a [16, 8]:    a[0]: row g, column t; a[1]: row g + 8; a[2], a[3]: column + 4
+//   b [8, 8]:     b[0]: row t, column g; b[1]: row + 4
+//
 // Which dtypes are possible depends on the code that the GPU runs: Traits::multiplies. A kernel for
 // another dtype compiles for every architecture but must not run.
 #pragma once

@@ -1,5 +1,6 @@
 #include "emu/cublaslt.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -7,12 +8,14 @@
 #include <vector>
 
 #include "base/format.h"
+#include "emu/tensor_core.h"
 
 namespace bowline::detail::cuda_emu {
 
 struct BlasHandle {};
 
 struct BlasDescription {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   bool transpose_a = false;
   bool transpose_b = false;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -99,6 +102,7 @@ struct Call {
   int64_t k() const { return description.transpose_a ? a.rows : a.columns; }
 
   bool has_bias() const { return description.epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
+  bool is_tf32() const { return description.compute == CUBLAS_COMPUTE_32F_FAST_TF32; }
   bool sums() const {
     return description.epilogue == CUBLASLT_EPILOGUE_BGRADA ||
            description.epilogue == CUBLASLT_EPILOGUE_BGRADB;
@@ -124,6 +128,10 @@ struct Call {
     }
     if (a.type != b.type || c.type != d.type || (d.type != a.type && d.type != CUDA_R_32F)) {
       return "the types do not go together";
+    }
+    if (is_tf32() && (a.type != CUDA_R_32F || machine().major < 8)) {
+      return format("TF32 needs f32 operands and sm_80, not sm_{}{}", machine().major,
+                    machine().minor);
     }
     if (sums() && d.batch > 1) {
       return "a bias gradient has no batch";
@@ -157,6 +165,7 @@ struct Call {
     add(description.transpose_a);
     add(description.transpose_b);
     add(description.epilogue);
+    add(description.compute);
     return hash;
   }
 
@@ -165,6 +174,11 @@ struct Call {
   }
   float at_b(const std::byte* from, int64_t l, int64_t j) const {
     return read(b.type, from, description.transpose_b ? l * b.ld + j : j * b.ld + l);
+  }
+
+  // An operand, as it is multiplied.
+  float factor(float x) const {
+    return is_tf32() ? std::bit_cast<float>(to_tf32(std::bit_cast<uint32_t>(x))) : x;
   }
 
   // One result before it is rounded. `old`: beta c.
@@ -197,7 +211,7 @@ struct Call {
         for (int64_t i = 0; i < m(); ++i) {
           double sum = 0;
           for (int64_t l = 0; l < k(); ++l) {
-            sum += double{at_a(from_a, i, l)} * at_b(from_b, l, j);
+            sum += double{factor(at_a(from_a, i, l))} * factor(at_b(from_b, l, j));
           }
           const double old =
               beta == 0 ? 0 : beta * read(c.type, c_data, batch * c.stride + j * c.ld + i);
@@ -244,8 +258,9 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-  *out = new BlasDescription;
-  return compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F
+  *out = new BlasDescription{.compute = compute};
+  const bool is_known = compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  return is_known && scale == CUDA_R_32F
              ? CUBLAS_STATUS_SUCCESS
              : wrong("sums are not f32: compute type {}, scale type {}", int{compute}, int{scale});
 }

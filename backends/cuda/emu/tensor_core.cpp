@@ -1,6 +1,7 @@
 #include "emu/tensor_core.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 #include <map>
@@ -194,32 +195,40 @@ struct MatrixOperands {
 
 float to_float(__half x) { return __half2float(x); }
 float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+// Element `e` of a register. Of an f32, the lower bits are ignored: it is a TF32.
 template <class T>
-float element(uint32_t pair, unsigned half) {
-  return to_float(T{static_cast<uint16_t>(pair >> 16 * half)});
+float element(uint32_t bits, unsigned e) {
+  if constexpr (std::is_same_v<T, float>) {
+    return std::bit_cast<float>(bits & ~0x1FFFu);
+  } else {
+    return to_float(T{static_cast<uint16_t>(bits >> 16 * e)});
+  }
 }
 
-// sums[16][8] += a[16][16] b[16][8]. Lane l has elements of row l / 4 of a and column l / 4 of b.
+// sums[16][8] += a[16][kDepth] b[kDepth][8]. A register has kEach elements along k. Lane l has
+// elements of row l / 4 of a and column l / 4 of b.
 template <class T>
 void multiply_all(const uint64_t (&values)[kWarp]) {
-  float a[16][16];
-  float b[16][8];
+  constexpr unsigned kEach = sizeof(uint32_t) / sizeof(T);
+  constexpr unsigned kDepth = 8 * kEach;
+  float a[16][kDepth];
+  float b[kDepth][8];
   for (unsigned lane = 0; lane < kWarp; ++lane) {
     const auto& o = *reinterpret_cast<const MatrixOperands*>(values[lane]);
     const unsigned row = lane / 4;
-    for (unsigned e = 0; e < 2; ++e) {
-      const unsigned k = 2 * (lane % 4) + e;
+    for (unsigned e = 0; e < kEach; ++e) {
+      const unsigned k = kEach * (lane % 4) + e;
       for (unsigned i = 0; i < 4; ++i) {
-        a[row + 8 * (i % 2)][k + 8 * (i / 2)] = element<T>(o.a[i], e);
+        a[row + 8 * (i % 2)][k + kDepth / 2 * (i / 2)] = element<T>(o.a[i], e);
       }
       for (unsigned i = 0; i < 2; ++i) {
-        b[k + 8 * i][row] = element<T>(o.b[i], e);
+        b[k + kDepth / 2 * i][row] = element<T>(o.b[i], e);
       }
     }
   }
   for (unsigned m = 0; m < 16; ++m) {
     float sum[8] = {};
-    for (unsigned k = 0; k < 16; ++k) {
+    for (unsigned k = 0; k < kDepth; ++k) {
       for (unsigned n = 0; n < 8; ++n) {
         sum[n] += a[m][k] * b[k][n];
       }
@@ -228,6 +237,12 @@ void multiply_all(const uint64_t (&values)[kWarp]) {
       const auto& o = *reinterpret_cast<const MatrixOperands*>(values[4 * (m % 8) + n / 2]);
       o.sums[2 * (m / 8) + n % 2] += sum[n];
     }
+  }
+}
+
+void require_sm_80(std::string_view type, Where where) {
+  if (machine().major < 8) {
+    fail(format("The product of {} at line {} needs sm_80.", type, where.line()));
   }
 }
 
@@ -324,11 +339,15 @@ void multiply_add_f16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (
 }
 void multiply_add_bf16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        Where where) {
-  if (machine().major < 8) {
-    fail(format("The product of bf16 at line {} needs sm_80.", where.line()));
-  }
+  require_sm_80("bf16", where);
   const MatrixOperands mine = {sums, a, b};
   warp_together(&multiply_all<__nv_bfloat16>, reinterpret_cast<uintptr_t>(&mine), where);
+}
+void multiply_add_tf32(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                       Where where) {
+  require_sm_80("TF32", where);
+  const MatrixOperands mine = {sums, a, b};
+  warp_together(&multiply_all<float>, reinterpret_cast<uintptr_t>(&mine), where);
 }
 
 }  // namespace bowline::detail::cuda_emu

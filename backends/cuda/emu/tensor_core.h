@@ -61,6 +61,17 @@ void wait_copies() {
   wait_copies(static_cast<unsigned>(kPending));
 }
 
+// An f32 rounded to TF32, which keeps the upper 10 bits of the fraction: to nearest, ties away from
+// zero.
+inline uint32_t to_tf32(uint32_t f32) {
+  constexpr uint32_t kInfinity = 0x7F800000;
+  constexpr uint32_t kCutOff = 0x1FFF;
+  const bool is_nan = (f32 & 0x7FFFFFFF) > kInfinity;
+  return is_nan ? f32 | 0x00400000 : (f32 + (kCutOff + 1) / 2) & ~kCutOff;
+}
+
+void multiply_add_tf32(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                       Where where);
 void multiply_add_f16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                       Where where);
 void multiply_add_bf16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
@@ -68,7 +79,9 @@ void multiply_add_bf16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t 
 template <class T>
 void multiply_add(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                   Where where = Where::current()) {
-  if constexpr (std::is_same_v<T, __half>) {
+  if constexpr (std::is_same_v<T, float>) {
+    multiply_add_tf32(sums, a, b, where);
+  } else if constexpr (std::is_same_v<T, __half>) {
     multiply_add_f16(sums, a, b, where);
   } else {
     multiply_add_bf16(sums, a, b, where);

@@ -2,8 +2,8 @@
 // Matrix products, with what follows them: with cuBLASLt if it can, otherwise with Bowline's own
 // kernels.
 // matrix_vector.cu has products of a few rows with the rows of a weight, tensor_product.cu has
-// products of 16-bit matrices. This file has products in f32: of f32 matrices, and of bf16 matrices
-// on GPUs whose tensor cores lack bf16.
+// products of 16-bit matrices and in TF32. This file has products in f32: of f32 matrices, and of
+// bf16 matrices on GPUs whose tensor cores lack bf16.
 //
 // Every sum is in an order that depends only on the shapes.
 #include <algorithm>
@@ -251,6 +251,7 @@ Form form_of(const Node& node, const Traits& traits) {
                node.inputs[1].encoding.is_plain();
   f.in_library = f.is_plain && !f.has_gelu;
   f.staging = f.is_plain ? staging_of(f.sizes, f.has_gelu, traits) : Staging();
+  f.sizes.tf32 = traits.tf32 && node.type == DType::f32;
   return f;
 }
 
@@ -367,18 +368,28 @@ bool is_few_rows(const Traits& traits, const device::Operand& a, const MatrixPro
   return traits.has_few_rows && has_few_rows(sizes) && a.encoding.is_plain();
 }
 
+// True if the kernels of tensor_product.cu compute the product. In TF32, the addresses of the
+// operands decide, too.
+template <class Node>
+bool on_tensor_cores(const Node& node, const MatrixProduct& sizes, const Traits& traits) {
+  return traits.multiplies(node.type) ||
+         (node.type == DType::f32 && may_use_tf32(traits, node.inputs, sizes));
+}
+
 // The candidates are Bowline's own kernels. Without a candidate, the library goes first.
-uint32_t candidates_of(const MatrixProduct& sizes, const Form& f, DType type,
+template <class Node>
+uint32_t candidates_of(const Node& node, const MatrixProduct& sizes, const Form& f,
                        const Traits& traits) {
-  return traits.multiplies(type) ? tensor_product_candidates(sizes, traits)
-                                 : static_cast<uint32_t>(product_plans(f.sizes).size());
+  return on_tensor_cores(node, sizes, traits)
+             ? tensor_product_candidates(sizes, node.type, traits)
+             : static_cast<uint32_t>(product_plans(f.sizes).size());
 }
 
 uint32_t candidates(const NodeView& v) {
   const MatrixProduct sizes = sizes_of(v.query);
   return sizes.is_empty() || is_few_rows(v.traits, v.query.inputs[0], sizes)
              ? 0
-             : candidates_of(sizes, form_of(v.query, v.traits), v.query.type, v.traits);
+             : candidates_of(v.query, sizes, form_of(v.query, v.traits), v.traits);
 }
 
 template <class T>
@@ -392,15 +403,14 @@ void product(Launch& l) {
     return;
   }
   const Form f = form_of(l.record(), l.traits());
-  if (l.candidate() >= candidates_of(sizes, f, l.type(), l.traits()) &&
+  if (l.candidate() >= candidates_of(l.record(), sizes, f, l.traits()) &&
       multiply_with_library<T>(l, f)) {
     return;
   }
-  if constexpr (std::is_same_v<T, float>) {
-    multiply<float>(l, f);
-  } else if (l.traits().multiplies(l.type())) {
-    multiply_on_tensor_cores(l, sizes);
-  } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+  if (on_tensor_cores(l.record(), sizes, l.traits()) && multiply_on_tensor_cores(l, sizes)) {
+    return;
+  }
+  if constexpr (!std::is_same_v<T, __half>) {
     multiply<T>(l, f);
   }
 }
@@ -438,11 +448,15 @@ uint64_t workspace(const NodeView& v) {
   }
   const Form f = form_of(v.query, v.traits);
   const uint32_t candidate = v.query.candidate;
-  const bool is_own = candidate < candidates_of(sizes, f, v.query.type, v.traits);
+  const bool is_own = candidate < candidates_of(v.query, sizes, f, v.traits);
   const uint64_t theirs = is_own || v.blas == nullptr ? 0 : workspace_of_library(v, f);
-  const uint64_t own = v.traits.multiplies(v.query.type)
-                           ? tensor_product_workspace(sizes, v.traits, candidate)
-                           : parts_bytes(sizes, product_plan(f.sizes, v.traits, candidate).splits);
+  uint64_t own = 0;
+  if (on_tensor_cores(v.query, sizes, v.traits)) {
+    own = tensor_product_workspace(sizes, v.query.type, v.traits, candidate);
+  }
+  if (!v.traits.multiplies(v.query.type)) {
+    own = std::max(own, parts_bytes(sizes, product_plan(f.sizes, v.traits, candidate).splits));
+  }
   return std::max(own, theirs);
 }
 

@@ -1,4 +1,5 @@
-// Products of f16 or bf16 matrices on tensor cores, with sums in f32 that are rounded once.
+// Products of f16 or bf16 matrices on tensor cores, with sums in f32 that are rounded once. Also
+// products of f32 matrices, if the device may round their elements to TF32.
 //
 // A block computes a tile of y. It loads panels of a and b into shared memory, several steps ahead
 // of the multiplication: with asynchronous copies where lines consist of whole 16-byte packs, else
@@ -13,6 +14,7 @@
 #include "device/panels.cuh"
 #include "device/splits.cuh"
 #include "device/tensor_product.cuh"
+#include "tensor_product_plan.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tensor_product_kernels {
 namespace {
@@ -34,7 +36,7 @@ struct Tile {
   static constexpr int kBlocks = kBlocks_;  // that an SM should hold
   static constexpr int kAcross = kN / kWarpN;
   static constexpr int kThreads = 32 * kAcross * (kM / kWarpM);
-  static constexpr int kStage = (kM + kN) * kPanelDepth / 8;  // packs
+  static constexpr int kStage = (kM + kN) * 4;  // packs
 };
 
 // How panels get to shared memory: by asynchronous copies, through registers, or through registers
@@ -174,25 +176,47 @@ class Lines {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     BOWLINE_UNROLL
     for (int i = 0; i < kEach; ++i) {
+      const float sum = of_lanes(sums_[i][0]);
+      const float next = of_lanes(sums_[i][2]);
       if (lane % 4 == 0) {
         const int line = first + 16 * (way_ * kEach + i) + lane / 4;
-        put(line, sums_[i][0]);
-        put(line + 8, sums_[i][2]);
+        put(line, sum);
+        put(line + 8, next);
       }
     }
   }
 
  private:
+  // TF32 would round the elements, so each lane adds its own f32.
+  static constexpr bool kAdds = std::is_same_v<T, float>;
+
   __device__ void add_tiles(const uint32_t (&tiles)[kTiles][4]) {
-    const uint32_t ones = pair_of<T>(1, 1);
+    uint32_t ones = 0;
+    if constexpr (!kAdds) {
+      ones = pair_of<T>(1, 1);
+    }
     BOWLINE_UNROLL
     for (int i = 0; i < kTiles; ++i) {
       if ((own_ >> i & 1) != 0) {
         const auto& t = tiles[i];
+        float(&sums)[4] = sums_[i % kEach];
         constexpr int kSecond = kOfA ? 1 : 2;  // tiles of b have their words in another order
-        multiply_add<T>(sums_[i % kEach], {t[0], t[kSecond], t[3 - kSecond], t[3]}, {ones, ones});
+        if constexpr (kAdds) {
+          sums[0] += __uint_as_float(t[0]) + __uint_as_float(t[3 - kSecond]);
+          sums[2] += __uint_as_float(t[kSecond]) + __uint_as_float(t[3]);
+        } else {
+          multiply_add<T>(sums, {t[0], t[kSecond], t[3 - kSecond], t[3]}, {ones, ones});
+        }
       }
     }
+  }
+  // The sum of a line. A matrix instruction has already added the elements of all lanes.
+  __device__ static float of_lanes(float sum) {
+    if constexpr (kAdds) {
+      sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+      sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
+    }
+    return sum;
   }
 
   static constexpr int kEach = kTiles / kWays;
@@ -200,6 +224,30 @@ class Lines {
   int own_;  // a bit per tile
   float sums_[kEach][4] = {};
 };
+
+template <int kTiles>
+__device__ void round_to_tf32(uint32_t (&tiles)[kTiles][4]) {
+  BOWLINE_UNROLL
+  for (int i = 0; i < kTiles; ++i) {
+    BOWLINE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      tiles[i][e] = to_tf32(tiles[i][e]);
+    }
+  }
+}
+
+// TF32: sums the lines of the operands, and then rounds the operands. Other dtypes are not rounded.
+template <class T, class L, int kTilesA, int kTilesB>
+__device__ void round_operands(L& lines, bool sums_lines, uint32_t (&a)[kTilesA][4],
+                               uint32_t (&b)[kTilesB][4]) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (sums_lines) {
+      lines.add(a, b);
+    }
+    round_to_tf32(a);
+    round_to_tf32(b);
+  }
+}
 
 // The operand whose lines are summed.
 enum class Summed { none, a, b };
@@ -239,11 +287,12 @@ __device__ void multiply_tile(const Product<T>& p) {
   const bool sums_lines = kSummed != Summed::none && p.results.sums_lines(place);
   const auto multiply_parts = [&](const Packs& panel_a, const Packs& panel_b) {
     BOWLINE_UNROLL
-    for (int step = 0; step < kPanelDepth / 16; ++step) {
+    for (int step = 0; step < 2; ++step) {
       uint32_t x[kTilesM][4];
       uint32_t w[kTilesN / 2][4];
       of_a.load(x, panel_a, step);
       of_b.load(w, panel_b, step);
+      round_operands<T>(lines, sums_lines, x, w);
       BOWLINE_UNROLL
       for (int i = 0; i < kTilesM; ++i) {
         BOWLINE_UNROLL
@@ -251,7 +300,7 @@ __device__ void multiply_tile(const Product<T>& p) {
           multiply_add<T>(sums[i][j], x[i], {w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]});
         }
       }
-      if (sums_lines) {
+      if (!std::is_same_v<T, float> && sums_lines) {
         lines.add(x, w);
       }
     }
@@ -267,7 +316,7 @@ __device__ void multiply_tile(const Product<T>& p) {
       }
     }
   };
-  const int steps = (end - begin + kPanelDepth - 1) / kPanelDepth;
+  const int steps = (end - begin + kPanelDepth<T> - 1) / kPanelDepth<T>;
   if constexpr (kWay == Way::copies) {
     const auto copy = [&](int step) {
       if (step < steps) {
@@ -332,87 +381,6 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) tile_kernel(Pro
   }
 }
 
-// The tiles, largest first. A GPU multiplies `rate` percent as fast with a tile as with the largest
-// one, if each SM has several. (Ratios of operations to bytes loaded into shared memory and
-// registers, not measured.)
-struct TileSize {
-  int m;
-  int n;
-  int rate;
-};
-constexpr TileSize kTiles[] = {{128, 256, 100}, {128, 128, 90}, {64, 64, 60}, {32, 32, 35}};
-
-// The tile, and the parts of k.
-struct Plan {
-  size_t tile = 0;
-  int64_t wanted = 1;  // parts before their sizes are rounded
-  unsigned splits = 1;
-  int split = 0;
-};
-
-int64_t tiles_along(int64_t rows, int tile) { return (rows + tile - 1) / tile; }
-
-int64_t tiles_of(const MatrixProduct& p, const TileSize& tile) {
-  return tiles_along(p.m, tile.m) * tiles_along(p.n, tile.n) *
-         static_cast<int64_t>(p.batch.elements());
-}
-
-// Clock cycles that a product takes, in a model: an SM multiplies 1,024 pairs per cycle, and its
-// share of the memory bandwidth is 10 bytes per cycle. The block that adds the parts of a tile
-// reads 32 bytes per cycle from the cache, and waits for 1,000 cycles.
-int64_t cycles(const MatrixProduct& p, const Traits& traits, const TileSize& tile, int64_t splits) {
-  const auto batch = static_cast<int64_t>(p.batch.elements());
-  const int64_t blocks = tiles_of(p, tile) * splits;
-  const int64_t waves = (blocks + traits.processors - 1) / traits.processors;
-  const int64_t depth = (p.k + splits - 1) / splits + kPanelDepth;
-  const int64_t one = tile.m * tile.n * depth / 1024 * 100 / tile.rate;
-  const int64_t written = splits * p.m * p.n * batch * 4;
-  const int64_t added = splits * tile.m * tile.n * 4;
-  return waves * one + (splits == 1 ? 0 : 1000 + written / (10 * traits.processors) + added / 32);
-}
-
-// The plans from which one is chosen.
-std::vector<Plan> plans_of(const MatrixProduct& p, const Traits& traits) {
-  constexpr int64_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
-  // k per part
-  const int64_t smallest = traits.parts == Parts::many ? kPanelDepth : 256;
-  constexpr int64_t kMaxWorkspace = int64_t{32} << 20;
-  std::vector<Plan> plans;
-  for (size_t i = 0; i < std::size(kTiles); ++i) {
-    if (traits.tile_columns != 0 && traits.tile_columns != kTiles[i].n) {
-      continue;
-    }
-    for (const int64_t splits : kSplits) {
-      if (splits > 1 &&
-          (traits.parts == Parts::one || p.k / splits < smallest ||
-           splits * p.m * p.n * static_cast<int64_t>(p.batch.elements()) * 4 > kMaxWorkspace ||
-           tiles_of(p, kTiles[i]) > kBlockCounters)) {
-        break;
-      }
-      const int64_t part = (p.k + splits - 1) / splits;
-      Plan& plan = plans.emplace_back();
-      plan.tile = i;
-      plan.wanted = splits;
-      plan.split = static_cast<int>((part + kPanelDepth - 1) / kPanelDepth * kPanelDepth);
-      plan.splits = static_cast<unsigned>(
-          std::max<int64_t>(1, (p.k + plan.split - 1) / std::max(plan.split, 1)));
-    }
-  }
-  return plans;
-}
-
-// The plan of a candidate, or the fastest plan of the model.
-Plan plan_of(const MatrixProduct& p, const Traits& traits, uint32_t candidate) {
-  const std::vector<Plan> plans = plans_of(p, traits);
-  if (candidate < plans.size()) {
-    return plans[candidate];
-  }
-  return *std::ranges::min_element(plans, {}, [&](const Plan& plan) {
-    return traits.parts == Parts::many ? -plan.wanted
-                                       : cycles(p, traits, kTiles[plan.tile], plan.wanted);
-  });
-}
-
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
 void launch_tile(Launch& l, Product<T> p) {
   p.tiles[0] = static_cast<unsigned>(tiles_along(p.sources[0].rows, Tile::kM));
@@ -439,9 +407,11 @@ void launch_tile(Launch& l, Product<T> p) {
 template <class T, bool kAlongA, bool kAlongB, Way kWay>
 void launch_layout(Launch& l, const Product<T>& p, size_t tile) {
   if constexpr (kWay == Way::copies) {
-    if (tile == 0) {
-      launch_tile<T, Tile<128, 256, 64, 64, 1>, kAlongA, kAlongB, kWay>(l, p);
-      return;
+    if constexpr (!std::is_same_v<T, float>) {
+      if (tile == 0) {
+        launch_tile<T, Tile<128, 256, 64, 64, 1>, kAlongA, kAlongB, kWay>(l, p);
+        return;
+      }
     }
     if (tile == 1) {
       launch_tile<T, Tile<128, 128, 64, 64, 2>, kAlongA, kAlongB, kWay>(l, p);
@@ -469,20 +439,28 @@ void launch_way(Launch& l, const Product<T>& p, size_t tile, bool along_a, bool 
             : launch_layout<T, true, false, kWay>(l, p, tile);
   } else if (!along_b) {
     launch_layout<T, false, false, kWay>(l, p, tile);
-  } else {
+  } else if constexpr (!std::is_same_v<T, float>) {
     // No gradient needs both transposed.
     launch_layout<T, false, true, kWay == Way::copies ? Way::registers : kWay>(l, p, tile);
   }
 }
 
+// Whether the matrices of a batch begin at multiples of 16 bytes, if the first ones do.
 template <class T>
-void multiply(Launch& l, const MatrixProduct& m) {
-  const Plan plan = plan_of(m, l.traits(), l.candidate());
-  bool strides_of_packs = true;
+bool strides_of_packs(const MatrixProduct& m) {
+  bool all = true;
   for (int axis = 0; axis < m.batch.rank; ++axis) {
-    strides_of_packs =
-        strides_of_packs && m.batch.strides[0][axis] % 8 == 0 && m.batch.strides[1][axis] % 8 == 0;
+    all =
+        all && m.batch.strides[0][axis] % kPack<T> == 0 && m.batch.strides[1][axis] % kPack<T> == 0;
   }
+  return all;
+}
+
+template <class T>
+bool multiply(Launch& l, const MatrixProduct& m) {
+  static_assert(kDepth % kPanelDepth<T> == 0);
+  const Plan plan = plan_of(m, l.type(), l.traits(), l.candidate());
+  const bool strides = strides_of_packs<T>(m);
   const bool along[2] = {!m.transpose_a, m.transpose_b};
   Product<T> p;
   for (size_t i = 0; i < 2; ++i) {
@@ -490,7 +468,7 @@ void multiply(Launch& l, const MatrixProduct& m) {
     const int64_t line = along[i] ? m.k : rows;
     const T* const data = l.is_encoded(i) ? nullptr : l.in_as<T>(i);
     p.sources[i] = {data, m.k > 0 ? codes_of(l, i) : Codes{}, line, static_cast<int>(rows),
-                    line % 8 == 0 && strides_of_packs && aligned16(data)};
+                    line % kPack<T> == 0 && strides && aligned16(data)};
   }
   p.results = split_results_of<T>(l, m, plan.splits, 8);
   p.k = static_cast<int>(m.k);
@@ -498,13 +476,19 @@ void multiply(Launch& l, const MatrixProduct& m) {
   p.split = plan.split;
   const bool codes = p.sources[0].codes.codes != nullptr || p.sources[1].codes.codes != nullptr;
   const bool packs = p.sources[0].packs && p.sources[1].packs && l.traits().copies_async();
-  if (codes) {
-    launch_way<T, Way::codes>(l, p, plan.tile, along[0], along[1]);
-  } else if (packs) {
+  if (packs && !codes) {
     launch_way<T, Way::copies>(l, p, plan.tile, along[0], along[1]);
-  } else {
-    launch_way<T, Way::registers>(l, p, plan.tile, along[0], along[1]);
+    return true;
   }
+  if constexpr (!std::is_same_v<T, float>) {
+    if (codes) {
+      launch_way<T, Way::codes>(l, p, plan.tile, along[0], along[1]);
+    } else {
+      launch_way<T, Way::registers>(l, p, plan.tile, along[0], along[1]);
+    }
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -512,21 +496,29 @@ void multiply(Launch& l, const MatrixProduct& m) {
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-uint64_t tensor_product_workspace(const MatrixProduct& p, const Traits& traits,
+bool may_use_tf32(const Traits& traits, std::span<const device::Operand> inputs,
+                  const MatrixProduct& p) {
+  const bool plain = inputs[0].encoding.is_plain() && inputs[1].encoding.is_plain();
+  const int64_t line_a = p.transpose_a ? p.m : p.k;
+  const int64_t line_b = p.transpose_b ? p.k : p.n;
+  return traits.tf32 && traits.copies_async() && plain && !(p.transpose_a && p.transpose_b) &&
+         line_a % kPack<float> == 0 && line_b % kPack<float> == 0 &&
+         tensor_product_kernels::strides_of_packs<float>(p);
+}
+
+uint64_t tensor_product_workspace(const MatrixProduct& p, DType type, const Traits& traits,
                                   uint32_t candidate) {
-  return parts_bytes(p, tensor_product_kernels::plan_of(p, traits, candidate).splits);
+  return parts_bytes(p, tensor_product_kernels::plan_of(p, type, traits, candidate).splits);
 }
 
-uint32_t tensor_product_candidates(const MatrixProduct& p, const Traits& traits) {
-  return static_cast<uint32_t>(tensor_product_kernels::plans_of(p, traits).size());
+uint32_t tensor_product_candidates(const MatrixProduct& p, DType type, const Traits& traits) {
+  return static_cast<uint32_t>(tensor_product_kernels::plans_of(p, type, traits).size());
 }
 
-void multiply_on_tensor_cores(Launch& l, const MatrixProduct& p) {
-  if (l.type() == DType::f16) {
-    tensor_product_kernels::multiply<__half>(l, p);
-  } else {
-    tensor_product_kernels::multiply<__nv_bfloat16>(l, p);
-  }
+bool multiply_on_tensor_cores(Launch& l, const MatrixProduct& p) {
+  return l.type() == DType::f32   ? tensor_product_kernels::multiply<float>(l, p)
+         : l.type() == DType::f16 ? tensor_product_kernels::multiply<__half>(l, p)
+                                  : tensor_product_kernels::multiply<__nv_bfloat16>(l, p);
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -122,6 +122,7 @@ void add_device(CLI::App* verb, DeviceFlags& flags) {
   add_device(verb, flags.name);
   add_threads(verb, flags.threads);
   add_memory_budget(verb, flags.memory_budget);
+  add_matmul_precision(verb, flags.matmul_precision);
 }
 
 void add_entry(CLI::App* verb, std::string& entry) {

@@ -38,7 +38,8 @@ CLI::Option* add_text(CLI::App* verb, const std::string& names, T& to, const std
 
 // --device, with its default.
 void add_device(CLI::App* verb, std::string& name);
-// --device, --threads and --memory-budget. --threads is rejected if the device is not the CPU.
+// --device, --threads, --memory-budget and --matmul-precision. --threads is rejected if the device
+// is not the CPU.
 void add_device(CLI::App* verb, DeviceFlags& flags);
 // --memory-budget in bytes. 0: no limit.
 void add_memory_budget(CLI::App* verb, uint64_t& bytes);

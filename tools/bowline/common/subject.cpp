@@ -20,6 +20,7 @@ void add_subject(CLI::App* verb, SubjectOptions& o) {
   add_compute(verb, o.compute);
   add_device(verb, o.device.name);
   add_memory_budget(verb, o.device.memory_budget);
+  add_matmul_precision(verb, o.device.matmul_precision);
 }
 
 Result<Subject> Subject::read(const SubjectOptions& o, Model model) {

@@ -64,6 +64,12 @@ void add_format(CLI::App* verb, std::string& format, const std::string& help) {
   }
 }
 
+void add_matmul_precision(CLI::App* verb, std::string& precision) {
+  verb->add_option("--matmul-precision", precision, "Products of f32 matrices (tf32: CUDA)")
+      ->check(CLI::IsMember(std::vector<std::string>{"f32", "tf32"}))
+      ->capture_default_str();
+}
+
 void on_run(CLI::App* verb, Context& context, std::function<Result<int>()> run) {
   verb->final_callback([&context, run = std::move(run)] { context.run = run; });
 }
@@ -131,6 +137,8 @@ Result<Device> open_device(const DeviceFlags& flags) {
   options.threads = flags.threads;
   options.cache_folder = pipeline_cache_folder();
   options.memory_budget = flags.memory_budget;
+  options.matmul_precision =
+      flags.matmul_precision == "tf32" ? MatmulPrecision::tf32 : MatmulPrecision::f32;
   Result<Device> device = Device::open(flags.name, options);
   if (device.ok() && !device.value().info().notice.empty()) {
     print(stderr, "bowline: {}\n", device.value().info().notice);

@@ -1,0 +1,103 @@
+// How the kernels of products on tensor cores divide their work: the tile, and the parts of k.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "core/products.h"
+#include "kernel.h"
+#include "product_plan.h"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tensor_product_kernels {
+
+constexpr int kDepth = 32;  // parts of k are multiples of it, and it is a multiple of kPanelDepth
+
+// The tiles, largest first. A GPU multiplies `rate` percent as fast with a tile as with the largest
+// one, if each SM has several. (Ratios of operations to bytes loaded into shared memory and
+// registers, not measured.)
+struct TileSize {
+  int m;
+  int n;
+  int rate;
+};
+constexpr TileSize kTiles[] = {{128, 256, 100}, {128, 128, 90}, {64, 64, 60}, {32, 32, 35}};
+
+// The tile, and the parts of k.
+struct Plan {
+  size_t tile = 0;
+  int64_t wanted = 1;  // parts before their sizes are rounded
+  unsigned splits = 1;
+  int split = 0;
+};
+
+inline int64_t tiles_of(const MatrixProduct& p, const TileSize& tile) {
+  return tiles_along(p.m, tile.m) * tiles_along(p.n, tile.n) *
+         static_cast<int64_t>(p.batch.elements());
+}
+
+// Clock cycles that a product takes, in a model: an SM multiplies 1,024 pairs of 16-bit elements or
+// 512 of TF32 per cycle, and its share of the memory bandwidth is 10 bytes per cycle. The block
+// that adds the parts of a tile reads 32 bytes per cycle from the cache, and waits for 1,000
+// cycles.
+inline int64_t cycles(const MatrixProduct& p, DType type, const Traits& traits,
+                      const TileSize& tile, int64_t splits) {
+  const auto batch = static_cast<int64_t>(p.batch.elements());
+  const int64_t blocks = tiles_of(p, tile) * splits;
+  const int64_t waves = (blocks + traits.processors - 1) / traits.processors;
+  const int64_t depth = (p.k + splits - 1) / splits + kDepth;
+  const int64_t rate = type == DType::f32 ? 512 : 1024;
+  const int64_t one = tile.m * tile.n * depth / rate * 100 / tile.rate;
+  const int64_t written = splits * p.m * p.n * batch * 4;
+  const int64_t added = splits * tile.m * tile.n * 4;
+  return waves * one + (splits == 1 ? 0 : 1000 + written / (10 * traits.processors) + added / 32);
+}
+
+// The tiles of f32 matrices begin with the second one: panels of the largest do not fit.
+constexpr size_t kFirstOfF32 = 1;
+
+// The plans from which one is chosen.
+inline std::vector<Plan> plans_of(const MatrixProduct& p, DType type, const Traits& traits) {
+  constexpr int64_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
+  // k per part
+  const int64_t smallest = traits.parts == Parts::many ? kDepth : 256;
+  constexpr int64_t kMaxWorkspace = int64_t{32} << 20;
+  const size_t first = type == DType::f32 ? kFirstOfF32 : 0;
+  const int columns = std::min(traits.tile_columns, kTiles[first].n);
+  std::vector<Plan> plans;
+  for (size_t i = first; i < std::size(kTiles); ++i) {
+    if (columns != 0 && columns != kTiles[i].n) {
+      continue;
+    }
+    for (const int64_t splits : kSplits) {
+      if (splits > 1 &&
+          (traits.parts == Parts::one || p.k / splits < smallest ||
+           splits * p.m * p.n * static_cast<int64_t>(p.batch.elements()) * 4 > kMaxWorkspace ||
+           tiles_of(p, kTiles[i]) > kBlockCounters)) {
+        break;
+      }
+      const int64_t part = (p.k + splits - 1) / splits;
+      Plan& plan = plans.emplace_back();
+      plan.tile = i;
+      plan.wanted = splits;
+      plan.split = static_cast<int>((part + kDepth - 1) / kDepth * kDepth);
+      plan.splits = static_cast<unsigned>(
+          std::max<int64_t>(1, (p.k + plan.split - 1) / std::max(plan.split, 1)));
+    }
+  }
+  return plans;
+}
+
+// The plan of a candidate, or the fastest plan of the model.
+inline Plan plan_of(const MatrixProduct& p, DType type, const Traits& traits, uint32_t candidate) {
+  const std::vector<Plan> plans = plans_of(p, type, traits);
+  if (candidate < plans.size()) {
+    return plans[candidate];
+  }
+  return *std::ranges::min_element(plans, {}, [&](const Plan& plan) {
+    return traits.parts == Parts::many ? -plan.wanted
+                                       : cycles(p, type, traits, kTiles[plan.tile], plan.wanted);
+  });
+}
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tensor_product_kernels
