@@ -205,13 +205,13 @@ __device__ void write(const Rows& rows, const Target& to, int first,
 
 // Calls launch.operator()<head size, rounded up; rows of a thread>(). With enough rows, a block
 // takes four rows per thread, for less traffic; otherwise two, for more blocks. Heads above
-// kMostOfFour have no space for four.
+// kMostOfFour have no space for four. `rows` may be that of a candidate; 0: by shape.
 template <int kMostOfFour, class F>
-void with_tiling(const Problem& p, bool of_keys, F&& launch) {
+void with_tiling(const Problem& p, bool of_keys, int rows, F&& launch) {
   const auto choose = [&]<int kPadded>() {
     if constexpr (kPadded <= kMostOfFour) {
       Problem tiled = p;
-      if (tile(tiled, of_keys, 4 * kDown) >= kFill) {
+      if (rows == 0 ? tile(tiled, of_keys, 4 * kDown) >= kFill : rows == 4) {
         return launch.template operator()<kPadded, 4>();
       }
     }

@@ -1,8 +1,11 @@
 // Products of a few rows with a weight that is [k, n]: a lane multiplies neighbours of a row of b.
 #pragma once
 
+#include <algorithm>
+
 #include "device/few_rows.cuh"
 #include "device/last_block.cuh"
+#include "device/matrix_vector.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matrix_vector_kernels {
 
@@ -64,6 +67,20 @@ struct ColumnParts {
 constexpr int kStaged = 256;     // elements of a row of a in shared memory
 constexpr int kMostSplits = 16;  // parts of k
 constexpr int kLeastRows = 64;   // rows of b per part of k
+// Blocks per processor that the parts of k aim at, by candidate.
+constexpr int64_t kBlocksWanted[kWaysOfColumns] = {1, 2, 4, 8};
+constexpr uint32_t kUsualBlocks = 2;  // without a candidate
+
+// Parts of k of a product with n columns, in tiles of `columns`.
+inline int splits_of(int64_t n, int64_t k, int columns, const Traits& traits, uint32_t candidate) {
+  const auto tiles =
+      static_cast<int64_t>(blocks_for(static_cast<uint64_t>(n), static_cast<uint64_t>(columns)));
+  const bool is_known = candidate < kWaysOfColumns;
+  const int64_t blocks = kBlocksWanted[is_known ? candidate : kUsualBlocks] * traits.processors;
+  const int64_t wanted = (blocks + tiles - 1) / std::max<int64_t>(tiles, 1);
+  return static_cast<int>(
+      std::clamp<int64_t>(std::min(wanted, k / kLeastRows), 1, int64_t{kMostSplits}));
+}
 
 // Adds the sums of the lanes of each warp that have the same columns, and writes them to `totals`,
 // float[kWarps][kRows][columns of a tile]. All threads of the block must call it.

@@ -14,8 +14,15 @@ inline bool has_few_rows(const MatrixProduct& p) {
   return p.m <= kFewRows && p.batch.elements() == 1 && !p.transpose_a;
 }
 
-// Scratch memory of such a product.
-uint64_t few_rows_workspace(const MatrixProduct& p, bool quantized, const Traits& traits);
+// The number of candidates: parts of k for b [k, n], and for one row of a the rows of b per warp.
+constexpr uint32_t kWaysOfColumns = 4;
+constexpr uint32_t kWaysOfARow = 2;
+inline uint32_t few_rows_candidates(const MatrixProduct& p) {
+  return !p.transpose_b ? kWaysOfColumns : p.m == 1 ? kWaysOfARow : 0;
+}
+// Scratch memory of such a product with a candidate.
+uint64_t few_rows_workspace(const MatrixProduct& p, bool quantized, const Traits& traits,
+                            uint32_t candidate);
 
 // Enqueues such a product of a MatMul, Linear or FusedMatMul, with what follows it. b may be
 // quantized. The results are not empty and replace y.

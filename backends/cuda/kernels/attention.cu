@@ -509,7 +509,7 @@ void mma(Launch& l, const Problem& p, const Choice& choice) {
 }
 
 void tiles(Launch& l, const Problem& p, const Choice& choice) {
-  with_tiling<128>(p, false, [&]<int kPadded, int kRows>() {
+  with_tiling<128>(p, false, 0, [&]<int kPadded, int kRows>() {
     Problem tiled = p;
     const unsigned blocks = tile(tiled, false, Tiling<kPadded, kRows>::kOwn);
     l.launch("attention", attention_kernel<kPadded, kRows>,

@@ -10,6 +10,8 @@ namespace {
 
 using namespace attention_kernels;
 
+constexpr int kMostOfFourRows = 64;  // larger heads have no space for four rows per thread
+
 // The gradient with respect to the own rows. For queries: delta, then dq. For keys: dk and dv, over
 // all query heads that read the key head.
 template <int kPadded, int kRows, bool kKeys>
@@ -122,11 +124,41 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   }
 }
 
+// How a pass computes.
+enum class Way : uint8_t {
+  by_shape,
+  plain,      // on tensor cores, with the kernels of plain problems
+  general,    // on tensor cores, with the other kernels
+  four_rows,  // in f32, with four rows per thread
+  two_rows,   // in f32, with two
+};
+
+bool uses_tensor_cores(DType type, const Traits& traits) {
+  return type != DType::f32 && traits.multiplies(type) &&
+         traits.attention != AttentionKernel::tiles;
+}
+
+// The ways of a pass that `bowline tune` measures. A candidate is a way for each pass.
+std::vector<Way> ways_of(const Problem& p, bool is_masked, DType type, const Traits& traits) {
+  std::vector<Way> ways;
+  if (uses_tensor_cores(type, traits)) {
+    if (!is_masked && p.softcap == 0 && p.scale > 0) {
+      ways.push_back(Way::plain);
+    }
+    ways.push_back(Way::general);
+  }
+  if (p.dim <= kMostOfFourRows) {
+    ways.push_back(Way::four_rows);
+  }
+  ways.push_back(Way::two_rows);
+  return ways;
+}
+
 // Launches the pass on tensor cores. Returns false if they do not compute in this dtype, or if the
 // tiles do not fit in shared memory.
 template <class T, bool kKeys>
-bool mma_pass(Launch& l, const Problem& p) {
-  if (!l.traits().multiplies(l.type()) || l.traits().attention == AttentionKernel::tiles) {
+bool mma_pass(Launch& l, const Problem& p, Way way) {
+  if (!uses_tensor_cores(l.type(), l.traits()) || way >= Way::four_rows) {
     return false;
   }
   const auto launch = [&]<int kPadded, int kRowTiles, bool kPlain>() {
@@ -153,26 +185,30 @@ bool mma_pass(Launch& l, const Problem& p) {
     constexpr int kRowTiles = kPlainRowTiles<kPadded>;
     Problem tiled = p;
     const unsigned blocks = tile(tiled, kKeys, GradTiling<kPadded, kKeys, kRowTiles>::kOwn);
-    fits = is_plain<kRowTiles>(p, blocks, l.traits())
-               ? launch.template operator()<kPadded, kRowTiles, true>()
-               : launch.template operator()<kPadded, 1, false>();
+    const bool plain = way == Way::by_shape
+                           ? is_plain<kRowTiles>(p, blocks, l.traits())
+                           : way == Way::plain && is_plain<1>(p, blocks, l.traits());
+    fits = plain ? launch.template operator()<kPadded, kRowTiles, true>()
+                 : launch.template operator()<kPadded, 1, false>();
   });
   return fits;
 }
 
 template <class T, bool kKeys>
-void grad_pass(Launch& l, const Problem& p) {
+void grad_pass(Launch& l, const Problem& p, Way way) {
   if constexpr (sizeof(T) == 2) {
-    if (mma_pass<T, kKeys>(l, p)) {
+    if (mma_pass<T, kKeys>(l, p, way)) {
       return;
     }
   }
-  with_tiling<64>(p, kKeys, [&]<int kPadded, int kRows>() {
+  const auto launch = [&]<int kPadded, int kRows>() {
     Problem tiled = p;
     const unsigned blocks = tile(tiled, kKeys, Tiling<kPadded, kRows>::kOwn);
     l.launch(kKeys ? "attention_grad keys" : "attention_grad queries",
              attention_grad_kernel<kPadded, kRows, kKeys>, blocks, kThreads, tiled);
-  });
+  };
+  const int rows = way == Way::four_rows ? 4 : way == Way::two_rows ? 2 : 0;
+  with_tiling<kMostOfFourRows>(p, kKeys, rows, launch);
 }
 
 // delta has the size of lse.
@@ -184,17 +220,37 @@ uint64_t packed_grad_workspace(const NodeView& node) {
   return static_cast<uint64_t>(node.in(2).elements()) * sizeof(float);
 }
 
+uint32_t candidates_of(const Problem& p, bool is_masked, const NodeView& node) {
+  const size_t ways = ways_of(p, is_masked, node.query.type, node.traits).size();
+  return static_cast<uint32_t>(ways == 1 ? 0 : ways * ways);
+}
+
+uint32_t grad_candidates(const NodeView& node) {
+  const auto& t = node.attributes<AttentionAttributes>();
+  return candidates_of(problem_of(t, node.in(0), node.in(1)), t.mask() != file::AttentionMask::none,
+                       node);
+}
+
+uint32_t packed_grad_candidates(const NodeView& node) {
+  const auto& t = node.attributes<file::PackedAttentionAttributes>();
+  return candidates_of(packed_problem(t, node.in(0)), false, node);
+}
+
 // The operands of the problem are set.
 template <class T>
 void run(Launch& l, Problem p, T* dq, T* dk, T* dv) {
+  const std::vector<Way> ways = ways_of(p, p.mask.any(), l.type(), l.traits());
+  const bool is_known = l.candidate() < ways.size() * ways.size();
+  const Way of_queries = is_known ? ways[l.candidate() / ways.size()] : Way::by_shape;
+  const Way of_keys = is_known ? ways[l.candidate() % ways.size()] : Way::by_shape;
   align(p, p.q.data, p.k.data, p.v.data, p.o.data, p.d_o.data, dq, dk, dv);
   p.out = {dq, l.type()};
   p.row_out = l.workspace();
-  grad_pass<T, false>(l, p);
+  grad_pass<T, false>(l, p, of_queries);
   p.out = {dk, l.type()};
   p.out_v = {dv, l.type()};
   p.delta = l.workspace();
-  grad_pass<T, true>(l, p);
+  grad_pass<T, true>(l, p, of_keys);
 }
 
 template <class T>
@@ -219,8 +275,9 @@ void packed_attention_grad(Launch& l) {
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(attention_grad, .run = attention_grad<T>, .workspace = grad_workspace,
-                          .refusal = refusal);
+                          .candidates = grad_candidates, .refusal = refusal);
 BOWLINE_KERNELS_OF_FLOATS(packed_attention_grad, .run = packed_attention_grad<T>,
-                          .workspace = packed_grad_workspace, .refusal = packed_refusal);
+                          .workspace = packed_grad_workspace, .candidates = packed_grad_candidates,
+                          .refusal = packed_refusal);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_grad_kernels

@@ -387,8 +387,9 @@ uint32_t candidates_of(const Node& node, const MatrixProduct& sizes, const Form&
 
 uint32_t candidates(const NodeView& v) {
   const MatrixProduct sizes = sizes_of(v.query);
-  return sizes.is_empty() || is_few_rows(v.traits, v.query.inputs[0], sizes)
-             ? 0
+  return sizes.is_empty() ? 0
+         : is_few_rows(v.traits, v.query.inputs[0], sizes)
+             ? few_rows_candidates(sizes)
              : candidates_of(v.query, sizes, form_of(v.query, v.traits), v.traits);
 }
 
@@ -444,7 +445,8 @@ uint64_t workspace(const NodeView& v) {
     return 0;
   }
   if (is_few_rows(v.traits, v.query.inputs[0], sizes)) {
-    return few_rows_workspace(sizes, !v.query.inputs[1].encoding.is_plain(), v.traits);
+    return few_rows_workspace(sizes, !v.query.inputs[1].encoding.is_plain(), v.traits,
+                              v.query.candidate);
   }
   const Form f = form_of(v.query, v.traits);
   const uint32_t candidate = v.query.candidate;

@@ -306,8 +306,12 @@ __global__ void __launch_bounds__(kThreads) short_blocks_kernel(Operands p) {
   write_lines(p, sums, line);
 }
 
-// Rows of b from which there are enough warps if each has several rows.
+// Rows of b from which there are enough warps if each has four rows.
 constexpr int kManyLines = 8192;
+// Whether a warp has four rows of b, for a single row of a.
+bool takes_four(const Operands& p, uint32_t candidate) {
+  return candidate < kWaysOfARow ? candidate == 1 : p.n >= kManyLines;
+}
 
 template <bool kNormed, int kWidth, class T>
 void launch_elements(Launch& l, const Operands& p) {
@@ -322,7 +326,7 @@ void launch_elements(Launch& l, const Operands& p) {
     run(matrix_vector_kernel<4, 2, true, kNormed, kWidth, T>, 2);
   } else if (p.m > 1) {
     run(matrix_vector_kernel<2, 2, true, kNormed, kWidth, T>, 2);
-  } else if (p.n < kManyLines) {
+  } else if (!takes_four(p, l.candidate())) {
     run(matrix_vector_kernel<1, 2, true, kNormed, kWidth, T>, 2);
   } else {
     run(matrix_vector_kernel<1, 4, false, kNormed, kWidth, T>, 4 * kWarps);
@@ -339,7 +343,7 @@ void launch_quantized(Launch& l, const Operands& p, const Codes& address) {
   const bool packets = with_packets(address, [&]<class P>() {
     if (p.m > 1) {
       run(quantized_kernel<P, kMost, 2>, 2);
-    } else if (p.n < kManyLines && !p.gated) {
+    } else if (!takes_four(p, l.candidate()) && !p.gated) {
       run(quantized_kernel<P, 1, 1>, 1);
     } else {
       run(quantized_kernel<P, 1, 4>, 4);
@@ -348,15 +352,6 @@ void launch_quantized(Launch& l, const Operands& p, const Codes& address) {
   if (!packets) {
     run(short_blocks_kernel, 2);
   }
-}
-
-// Parts of k of a product with n columns, in tiles of `columns`.
-int splits_of(int64_t n, int64_t k, int columns, const Traits& traits) {
-  const auto tiles =
-      static_cast<int64_t>(blocks_for(static_cast<uint64_t>(n), static_cast<uint64_t>(columns)));
-  const int64_t wanted = (4 * traits.processors + tiles - 1) / std::max<int64_t>(tiles, 1);
-  return static_cast<int>(
-      std::clamp<int64_t>(std::min(wanted, k / kLeastRows), 1, int64_t{kMostSplits}));
 }
 
 template <class P>
@@ -372,9 +367,10 @@ void launch_tiles(Launch& l, const Operands& p, bool quantized) {
   }
   const int rows = p.m == 1 ? 1 : T::kMostRows;
   const unsigned groups = blocks_for(static_cast<uint64_t>(p.m), static_cast<uint64_t>(rows));
-  s.splits = tiles * groups > kBlockCounters
-                 ? 1
-                 : static_cast<unsigned>(splits_of(p.n, p.k, T::kColumns, l.traits()));
+  s.splits =
+      tiles * groups > kBlockCounters
+          ? 1
+          : static_cast<unsigned>(splits_of(p.n, p.k, T::kColumns, l.traits(), l.candidate()));
   s.k = (p.k + static_cast<int>(s.splits) - 1) / static_cast<int>(s.splits);
   s.splits =
       std::max(1u, blocks_for(static_cast<uint64_t>(p.k), static_cast<uint64_t>(std::max(s.k, 1))));
@@ -528,14 +524,19 @@ uint64_t norm_products_workspace(const NodeView& v) {
   const auto& t = v.attributes<file::FusedNormMatMulAttributes>();
   uint64_t most = 0;
   for (size_t weight = 1; std::cmp_less_equal(weight, t.weights()); ++weight) {
-    most =
-        std::max(most, few_rows_workspace({.m = v.in(0).rows(),
-                                           .n = t.weights() * v.in(weight)[1],
-                                           .k = v.in(0).back(),
-                                           .transpose_b = t.transpose_b()},
-                                          !v.query.inputs[weight].encoding.is_plain(), v.traits));
+    most = std::max(most, few_rows_workspace({.m = v.in(0).rows(),
+                                              .n = t.weights() * v.in(weight)[1],
+                                              .k = v.in(0).back(),
+                                              .transpose_b = t.transpose_b()},
+                                             !v.query.inputs[weight].encoding.is_plain(), v.traits,
+                                             v.query.candidate));
   }
   return most;
+}
+
+uint32_t norm_products_candidates(const NodeView& v) {
+  const bool transpose_b = v.attributes<file::FusedNormMatMulAttributes>().transpose_b();
+  return few_rows_candidates({.m = v.in(0).rows(), .transpose_b = transpose_b});
 }
 
 const char* norm_products_refusal(const NodeView& v) {
@@ -558,21 +559,23 @@ const char* norm_products_refusal(const NodeView& v) {
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(fused_norm_mat_mul, .run = norm_products,
-                          .workspace = norm_products_workspace, .refusal = norm_products_refusal,
+                          .workspace = norm_products_workspace,
+                          .candidates = norm_products_candidates, .refusal = norm_products_refusal,
                           .encoded = 0b1110);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matrix_vector_kernels
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-uint64_t few_rows_workspace(const MatrixProduct& p, bool quantized, const Traits& traits) {
+uint64_t few_rows_workspace(const MatrixProduct& p, bool quantized, const Traits& traits,
+                            uint32_t candidate) {
   using namespace matrix_vector_kernels;
   if (p.transpose_b) {
     return 0;
   }
   // Wider tiles have more parts of k.
   const int columns = quantized ? kMostColumns : kElementColumns;
-  const auto splits = static_cast<uint64_t>(splits_of(p.n, p.k, columns, traits));
+  const auto splits = static_cast<uint64_t>(splits_of(p.n, p.k, columns, traits, candidate));
   return splits == 1 ? 0 : splits * static_cast<uint64_t>(p.m * p.n) * sizeof(float);
 }
 
