@@ -47,11 +47,13 @@ void fuse_norm_products(BoundGraph& graph, const device::OpenDevice& device);
 // states that an Attention reads become one FusedWriteRows, with the Rope of keys and queries.
 void fuse_cache_writes(BoundGraph& graph, const device::OpenDevice& device);
 
-// Training graphs, in bodies too. Both return the new index of node `begin`. The gradient of a norm
+// Training graphs, in bodies too. All return the new index of node `begin`. The gradient of a norm
 // and the Add of a residual connection behind it become FusedNormGrad (rewrites/norms.cpp). The
 // gradients of a weight and of its bias become one FusedMatMul (rewrites/bias_gradients.cpp).
+// CrossEntropy and its gradient become FusedCrossEntropy (rewrites/losses.cpp).
 size_t fuse_norm_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 size_t fuse_bias_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
+size_t fuse_losses(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 
 // Graphs before they are differentiated, in bodies too (rewrites/attention.cpp). If q, k and v are
 // the parts of a Split, Attention becomes PackedAttention, which reads the whole.

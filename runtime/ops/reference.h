@@ -12,6 +12,7 @@ namespace bowline {
 struct Reference {
   std::vector<OracleContext::Array> outputs;
   std::vector<std::vector<double>> magnitude;
+  OracleContext::Outcome outcome = {};
 };
 
 inline Reference reference_of(const OpDef& def, const Attributes& attributes,
@@ -22,8 +23,7 @@ inline Reference reference_of(const OpDef& def, const Attributes& attributes,
     out.outputs.push_back({s, std::vector<double>(static_cast<size_t>(s.elements()))});
   }
   out.magnitude.resize(outputs.size());
-  OracleContext::Outcome outcome;
-  def.oracle(OracleContext(attributes, inputs, out.outputs, out.magnitude, {}, {}, outcome));
+  def.oracle(OracleContext(attributes, inputs, out.outputs, out.magnitude, {}, {}, out.outcome));
   return out;
 }
 

@@ -197,8 +197,8 @@ Result<Plans> Planner::make(std::span<const BoundLoss> bound, const params::Tabl
     plan::derive_copies(evaluated, staged);
     set.training.backward_begin =
         plan::derive_copies(set.training.graph, staged, set.training.backward_begin);
-    for (const auto fuse :
-         {graph::fuse_products, graph::fuse_norm_gradients, graph::fuse_bias_gradients}) {
+    for (const auto fuse : {graph::fuse_products, graph::fuse_norm_gradients,
+                            graph::fuse_bias_gradients, graph::fuse_losses}) {
       set.training.backward_begin = fuse(set.training.graph, device, set.training.backward_begin);
     }
     (void)graph::fuse_products(evaluated, device, 0);

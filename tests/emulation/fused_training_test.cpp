@@ -99,6 +99,102 @@ TEST(FusedTraining, LeavesFrozenWeightsAlone) {
 
 TEST(FusedTraining, TrainsAdapters) { expect_as_on_cpu({.has_adapter = true}); }
 
+// Two steps with a loss that `build` makes from logits and labels.
+using BuildLoss = std::function<Value(GraphBuilder&, Value logits, Value labels)>;
+
+struct TrainedLoss {
+  Floats losses;
+  Floats weights;
+  size_t fused = 0;  // FusedCrossEntropy nodes
+};
+
+TrainedLoss train_loss(const std::string& device_name, const BuildLoss& build,
+                       int64_t of_classes = 29) {
+  const Device device = open_test_device(device_name, 1, 0);
+  Model model;
+  GraphBuilder g(model, "loss");
+  const Value x = g.input("x", DType::f32, {10, 8});
+  const Value labels = g.input("labels", DType::i32, {10});
+  const Value w = g.parameter(must(model.parameter("w", {8, of_classes}, Init::normal(0.5f))));
+  g.output("loss", build(g, g.op("MatMul", {x, w}), labels));
+  EXPECT_OK(g.finish());
+  EXPECT_OK(model.materialize(1));
+  EXPECT_OK(model.to(device));
+  TrainOptions o;
+  o.optimizer.name = "sgd";
+  o.schedule.learning_rate = 0.2f;
+  Trainer t = must(Trainer::create(model, device, o));
+  TrainedLoss out;
+  std::vector<float> rows(80);
+  std::vector<int32_t> classes(10);
+  for (int step = 0; step < 2; ++step) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i] = static_cast<float>((i * 7 + static_cast<size_t>(step)) % 13) / 8 - 0.75f;
+      classes[i % 10] = static_cast<int32_t>(i % 29);
+    }
+    const std::vector<Tensor> batch = {tensor("x", {10, 8}, rows), tensor("labels", {10}, classes)};
+    out.losses.push_back(must(t.micro_step(batch))->loss);
+  }
+  out.weights = values(model, "w");
+  const PlanInfo plan = must(t.describe());
+  for (const SegmentInfo& segment : plan.segments) {
+    out.fused += static_cast<size_t>(
+        std::ranges::count(segment.records, "FusedCrossEntropy", &RecordInfo::op));
+  }
+  return out;
+}
+
+void expect_fused_losses(size_t fused, const BuildLoss& build) {
+  const TrainedLoss emulated = train_loss("cuda-emu:0", build);
+  const TrainedLoss plain = train_loss("cpu", build);
+  EXPECT_EQ(emulated.fused, fused);
+  EXPECT_EQ(plain.fused, 0u);
+  expect_same(emulated.losses, plain.losses);
+  expect_same(emulated.weights, plain.weights);
+}
+
+TEST(FusedTraining, ComputesALossWithItsGradient) {
+  expect_fused_losses(1, [](GraphBuilder& g, Value logits, Value labels) {
+    return g.op("CrossEntropy", {logits, labels}, {{"label_smoothing", 0.1}, {"ignore_index", 3}});
+  });
+  // The caller reads the logits, so the gradient does not overwrite them.
+  expect_fused_losses(1, [](GraphBuilder& g, Value logits, Value labels) {
+    g.output("logits", logits);
+    return g.op("CrossEntropy", {logits, labels});
+  });
+}
+
+// The absolute value keeps the loss and its gradient, but it reads the loss before the gradient.
+// Warps and blocks process the rows.
+TEST(FusedTraining, ComputesALossWithTheBitsOfTwoNodes) {
+  for (const int64_t classes : {29, 1500}) {
+    const TrainedLoss fused = train_loss(
+        "cuda-emu:0",
+        [](GraphBuilder& g, Value logits, Value labels) {
+          return g.op("CrossEntropy", {logits, labels});
+        },
+        classes);
+    const TrainedLoss two = train_loss(
+        "cuda-emu:0",
+        [](GraphBuilder& g, Value logits, Value labels) {
+          return g.op("Abs", {g.op("CrossEntropy", {logits, labels})});
+        },
+        classes);
+    EXPECT_EQ(fused.fused, 1u);
+    EXPECT_EQ(two.fused, 0u);
+    EXPECT_EQ(fused.losses, two.losses);
+    EXPECT_EQ(fused.weights, two.weights);
+  }
+}
+
+// The gradient of one loss depends on the other.
+TEST(FusedTraining, KeepsALossThatAGradientNeeds) {
+  expect_fused_losses(0, [](GraphBuilder& g, Value logits, Value labels) {
+    const Value first = g.op("CrossEntropy", {logits, labels});
+    return g.op("Mul", {first, g.op("CrossEntropy", {g.op("Neg", {logits}), labels})});
+  });
+}
+
 TEST(FusedTraining, RecomputesWithTheSameBits) {
   const Trained whole = train("cuda-emu:0", {});
   EXPECT_EQ(whole.recomputed, 0u);

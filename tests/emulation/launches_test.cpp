@@ -37,6 +37,13 @@ TEST(Launches, OfATrainingStep) {
   EXPECT_LE(f32.count, 253u) << f32.listing;
   const Launches bf16 = launches_of_a_step(DType::bf16);
   EXPECT_LE(bf16.count, 253u) << bf16.listing;
+  for (const Launches& step : {f32, bf16}) {
+    EXPECT_NE(
+        step.listing.find("1 x FusedCrossEntropy: [weight of all rows] [fused cross entropy]\n"),
+        std::string::npos)
+        << step.listing;
+    EXPECT_EQ(step.listing.find("CrossEntropyGrad"), std::string::npos) << step.listing;
+  }
 }
 
 size_t count(const std::string& text, std::string_view part) {

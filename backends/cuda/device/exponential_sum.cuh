@@ -14,9 +14,10 @@ struct ExponentialSum {
 };
 
 // Each thread keeps its sum relative to its running maximum, and loads several elements before it
-// uses the first. All threads of the team must call it; all get the result.
-template <unsigned kTeam, int kWidth, class T>
-__device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
+// uses the first. load(i, values) reads the kWidth elements of a group. All threads of the team
+// must call it; all get the result.
+template <unsigned kTeam, int kWidth, class T, class Load>
+__device__ ExponentialSum exponential_sum(const T* x, uint64_t n, Load&& load) {
   constexpr int kLoads = kWidth > 4 ? 2 : 4;
   constexpr uint64_t kStep = kTeam * kWidth;
   const RowParts<kWidth> parts(x, n);
@@ -29,7 +30,7 @@ __device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
     float higher = top;
     for (int b = 0; b < kLoads; ++b) {
       if (first + b * kStep < parts.end) {
-        read_some(x + first + b * kStep, v[b]);
+        load(first + b * kStep, v[b]);
       }
     }
     for (int b = 0; b < kLoads; ++b) {
@@ -49,6 +50,11 @@ __device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
   }
   const float highest = team_max<kTeam>(top);
   return {highest, team_sum<kTeam>(sum * expf(top - highest))};
+}
+template <unsigned kTeam, int kWidth, class T>
+__device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
+  return exponential_sum<kTeam, kWidth>(
+      x, n, [&](uint64_t i, float(&v)[kWidth]) { read_some(x + i, v); });
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -80,14 +80,6 @@ __device__ uint4 pack_from(const T* at, uint32_t valid, bool is_aligned) {
   }
   return __builtin_bit_cast(uint4, some);
 }
-template <class T>
-__device__ void unpack(uint4 pack, float (&v)[kPack<T>]) {
-  const auto some = __builtin_bit_cast(Some<T, kPack<T>>, pack);
-  BOWLINE_UNROLL
-  for (int i = 0; i < kPack<T>; ++i) {
-    v[i] = read(&some.x[i]);
-  }
-}
 
 // Lanes at this distance share their sums: one gets the lower half of them, the other the rest.
 template <unsigned kHalf, unsigned kCount>

@@ -73,6 +73,15 @@ __device__ void read_some(const T* at, float (&v)[kWidth]) {
     }
   }
 }
+// The elements of 16 bytes that were loaded as such.
+template <class T>
+__device__ void unpack(uint4 pack, float (&v)[kPack<T>]) {
+  const auto some = __builtin_bit_cast(Some<T, kPack<T>>, pack);
+  BOWLINE_UNROLL
+  for (int k = 0; k < kPack<T>; ++k) {
+    v[k] = read(&some.x[k]);
+  }
+}
 template <class T, int kWidth>
 __device__ void write_some(T* at, const float (&v)[kWidth]) {
   constexpr int kHere = kWidth < kPack<T> ? kWidth : kPack<T>;

@@ -1,8 +1,14 @@
-//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad
+//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad FusedCrossEntropy
 //! ops(f32, f16, bf16) NegativeLogLikelihood NegativeLogLikelihoodGrad
 // Losses with labels, one team of threads per row. A label equal to ignore_index is not counted.
 // Another label outside [0, classes) is reported as an out-of-range index.
+//
+// FusedCrossEntropy reads a row from device memory once: a block keeps it in shared memory, and a
+// warp reads a short row from the L1 cache again. Longer rows are read again, mostly from the L2
+// cache. The last block adds the losses.
 #include "device/exponential_sum.cuh"
+#include "device/last_block.cuh"
+#include "device/tensor_core.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels {
 namespace {
@@ -26,34 +32,72 @@ struct Labels {
   }
 };
 
+// A row of more than kLongestOfWarp classes has a block, another row a warp. FusedCrossEntropy and
+// the two operators add in the same order, so they give the same bits.
+constexpr unsigned kRowBlock = 512;
+template <unsigned kTeam>
+constexpr unsigned kThreads = kTeam == kLanes ? kRowThreads : kTeam;
+
+// The row of this thread.
+template <unsigned kTeam>
+__device__ uint64_t loss_row() {
+  return uint64_t{blockIdx.x} * (kThreads<kTeam> / kTeam) + threadIdx.x / kTeam;
+}
+
+// Launches a kernel over the rows. kernel(team, width) is as in launch_packed_rows. A block gets
+// `shared_bytes` of dynamic shared memory.
+template <class X, class K, class... A>
+void launch_losses(Launch& l, const char* name, const Labels& labels, bool packs,
+                   unsigned shared_bytes, K kernel, A... args) {
+  constexpr std::integral_constant<unsigned, kLanes> warp;
+  constexpr std::integral_constant<unsigned, kRowBlock> block;
+  constexpr std::integral_constant<int, 1> one;
+  constexpr std::integral_constant<int, kPack<X>> pack;
+  if (labels.classes <= kLongestOfWarp) {
+    l.launch(name, packs ? kernel(warp, pack) : kernel(warp, one),
+             blocks_for(labels.rows, kRowThreads / kLanes), kRowThreads, args...);
+  } else {
+    l.launch_shared(name, packs ? kernel(block, pack) : kernel(block, one),
+                    blocks_for(labels.rows, 1), kRowBlock, shared_bytes, args...);
+  }
+}
+
+// The sum of top - x over a row.
+template <unsigned kTeam, class X>
+__device__ float sum_below(const X* x, uint64_t n, float top) {
+  float below = 0;
+  for (uint64_t i = team_lane<kTeam>(); i < n; i += kTeam) {
+    below += top - read(x + i);
+  }
+  return team_sum<kTeam>(below);
+}
+
+// The loss of a counted row. `of_label` is top - x[label], `below` is from sum_below.
+__device__ float loss_of_row(float log_sum, float of_label, float below, float smoothing,
+                             uint64_t classes) {
+  return smoothing == 0 ? log_sum + of_label
+                        : log_sum + ((1 - smoothing) * of_label +
+                                     smoothing * (below / static_cast<float>(classes)));
+}
+
 // lse and the loss of every row.
 template <unsigned kTeam, int kWidth, class X>
 __global__ void cross_entropy_kernel(const X* x, Labels labels, float* lse, float* losses,
                                      float smoothing) {
-  const uint64_t row = team_row<kTeam>();
+  const uint64_t row = loss_row<kTeam>();
   if (row >= labels.rows) {
     return;
   }
   const uint64_t n = labels.classes;
   x += row * n;
   const ExponentialSum total = exponential_sum<kTeam, kWidth>(x, n);
-  float below = 0;  // sum of top - x
-  if (smoothing != 0) {
-    for (uint64_t i = team_lane<kTeam>(); i < n; i += kTeam) {
-      below += total.top - read(x + i);
-    }
-    below = team_sum<kTeam>(below);
-  }
+  const float below = smoothing == 0 ? 0.0f : sum_below<kTeam>(x, n, total.top);
   if (team_lane<kTeam>() == 0) {
     const float log_sum = logf(total.sum);
     lse[row] = total.top + log_sum;
     float loss = 0;
     if (labels.counted(row) && labels.inside(row)) {
-      const float of_label = total.top - read(x + labels.data[row]);
-      loss = log_sum + of_label;
-      if (smoothing != 0) {
-        loss = log_sum + ((1 - smoothing) * of_label + smoothing * (below / static_cast<float>(n)));
-      }
+      loss = loss_of_row(log_sum, total.top - read(x + labels.data[row]), below, smoothing, n);
     }
     losses[row] = loss;
     labels.report(row);
@@ -141,26 +185,13 @@ struct RowGradient {
   }
 };
 
-// dx may overwrite x. A thread loads several elements before it stores the first. The rows are in
-// reverse order, because the last rows that CrossEntropy read are still in the cache.
-template <unsigned kTeam, int kWidth, class X>
-__global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float* lse,
-                                          Factor factor, float smoothing, X* dx) {
+// Writes the gradient of a row. dx may overwrite x. A thread loads several elements before it
+// stores the first. load(i, values) reads the kWidth elements of a group.
+template <unsigned kTeam, int kWidth, class X, class Load>
+__device__ void write_gradient(const X* x, uint64_t n, const RowGradient& gradient, X* dx,
+                               Load&& load) {
   constexpr int kLoads = kWidth > 4 ? 2 : 4;
   constexpr uint64_t kStep = kTeam * kWidth;
-  if (team_row<kTeam>() >= labels.rows) {
-    return;
-  }
-  const uint64_t row = labels.rows - 1 - team_row<kTeam>();
-  const uint64_t n = labels.classes;
-  const RowGradient gradient = {labels.data[row],
-                                labels.counted(row),
-                                factor.of(row),
-                                lse[row],
-                                smoothing / static_cast<float>(n),
-                                1 - smoothing};
-  x += row * n;
-  dx += row * n;
   const RowParts<kWidth> parts(x, n);
   const uint64_t single = parts.single(team_lane<kTeam>());
   if (single < n) {
@@ -174,7 +205,7 @@ __global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float
     float v[kLoads][kWidth] = {};
     for (int b = 0; b < kLoads; ++b) {
       if (first + b * kStep < parts.end) {
-        read_some(x + first + b * kStep, v[b]);
+        load(first + b * kStep, v[b]);
       }
     }
     for (int b = 0; b < kLoads; ++b) {
@@ -183,6 +214,99 @@ __global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float
         gradient.apply(i, v[b]);
         write_some(dx + i, v[b]);
       }
+    }
+  }
+}
+
+// The rows are in reverse order, because the last rows that CrossEntropy read are still in the
+// cache.
+template <unsigned kTeam, int kWidth, class X>
+__global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float* lse,
+                                          Factor factor, float smoothing, X* dx) {
+  if (loss_row<kTeam>() >= labels.rows) {
+    return;
+  }
+  const uint64_t row = labels.rows - 1 - loss_row<kTeam>();
+  const uint64_t n = labels.classes;
+  const RowGradient gradient = {labels.data[row],
+                                labels.counted(row),
+                                factor.of(row),
+                                lse[row],
+                                smoothing / static_cast<float>(n),
+                                1 - smoothing};
+  x += row * n;
+  write_gradient<kTeam, kWidth>(x, n, gradient, dx + row * n,
+                                [&](uint64_t i, float(&v)[kWidth]) { read_some(x + i, v); });
+}
+
+// How FusedCrossEntropy adds the losses of the rows.
+struct TotalLoss {
+  float* terms;         // of the rows
+  float* loss;          // null: not added
+  const float* weight;  // null: not divided
+  uint32_t* counter;    // from Launch::block_counters
+};
+
+// The loss and the gradient of every row. dx may overwrite x. If `keeps` is set, a block keeps its
+// row in shared memory.
+template <unsigned kTeam, int kWidth, class X>
+__global__ void fused_cross_entropy_kernel(const X* x, Labels labels, Factor factor,
+                                           float smoothing, X* dx, TotalLoss total, bool keeps) {
+  const uint64_t row = loss_row<kTeam>();
+  const uint64_t n = labels.classes;
+  if (row < labels.rows) {
+    x += row * n;
+    const bool has_label = labels.counted(row) && labels.inside(row);
+    // Before the gradient overwrites it.
+    const float at_label = has_label ? read(x + labels.data[row]) : 0.0f;
+    const uint64_t begin = RowParts<kWidth>(x, n).begin;
+    const auto read_group = [&](uint64_t i, float(&v)[kWidth]) {
+      if constexpr (kWidth > 1) {
+        const auto pack = *reinterpret_cast<const uint4*>(x + i);
+        if (keeps) {
+          dynamic_shared().store(static_cast<int>((i - begin) / kWidth), pack);
+        }
+        unpack<X>(pack, v);
+      } else {
+        read_some(x + i, v);
+      }
+    };
+    const ExponentialSum sum = exponential_sum<kTeam, kWidth>(x, n, read_group);
+    const float below = smoothing == 0 ? 0.0f : sum_below<kTeam>(x, n, sum.top);
+    if constexpr (kTeam == kLanes) {
+      __syncwarp();  // all lanes have read what others overwrite
+    }
+    const float log_sum = logf(sum.sum);
+    if (team_lane<kTeam>() == 0) {
+      total.terms[row] =
+          has_label ? loss_of_row(log_sum, sum.top - at_label, below, smoothing, n) : 0.0f;
+      labels.report(row);
+    }
+    const RowGradient gradient = {labels.data[row],
+                                  labels.counted(row),
+                                  factor.of(row),
+                                  sum.top + log_sum,
+                                  smoothing / static_cast<float>(n),
+                                  1 - smoothing};
+    // A thread reads only what it has stored itself.
+    write_gradient<kTeam, kWidth>(x, n, gradient, dx + row * n, [&](uint64_t i, float(&v)[kWidth]) {
+      if constexpr (kWidth > 1) {
+        if (keeps) {
+          const auto at = static_cast<int>((i - begin) / kWidth);
+          return unpack<X>(dynamic_shared().load(at), v);
+        }
+      }
+      read_some(x + i, v);
+    });
+  }
+  if (total.loss != nullptr && arrives_last(total.counter, gridDim.x)) {
+    float sum = 0;  // as in total_loss_kernel
+    for (uint64_t i = threadIdx.x; threadIdx.x < kRowThreads && i < labels.rows; i += kRowThreads) {
+      sum += total.terms[i];
+    }
+    sum = team_sum<kThreads<kTeam>>(sum);
+    if (threadIdx.x == 0) {
+      *total.loss = total.weight != nullptr && *total.weight != 0 ? sum / *total.weight : sum;
     }
   }
 }
@@ -245,8 +369,8 @@ template <class X>
 void cross_entropy(Launch& l) {
   const auto& t = l.attributes<CrossEntropyAttributes>();
   const Labels labels = labels_of<CrossEntropyAttributes>(l);
-  launch_packed_rows<X>(
-      l, "cross entropy", labels.rows, labels.classes, true,
+  launch_losses<X>(
+      l, "cross entropy", labels, true, 0,
       [](auto team, auto width) { return cross_entropy_kernel<team(), width(), X>; }, l.in_as<X>(0),
       labels, l.out(1), terms_of(l, t.reduction()), t.label_smoothing());
   add_up<X>(l, labels, t.reduction(), nullptr);
@@ -261,6 +385,41 @@ void negative_log_likelihood(Launch& l) {
   add_up(l, labels, reduction, weight_of<X>(l, 2));
 }
 
+// The number of counted rows, and the losses of the rows.
+uint64_t fused_workspace(const NodeView& node) { return terms_workspace(node) + sizeof(float); }
+
+template <class X>
+void fused_cross_entropy(Launch& l) {
+  const auto& t = l.attributes<CrossEntropyAttributes>();
+  const Labels labels = labels_of<CrossEntropyAttributes>(l);
+  const bool adds = t.reduction() != Reduction::none;
+  float* const terms = adds ? l.workspace() + 1 : l.out(1);
+  const X* const no_weight = nullptr;
+  if (labels.rows == 0) {
+    if (adds) {
+      l.launch("total loss", total_loss_kernel<X>, 1, kRowThreads, terms, labels, no_weight,
+               l.out(1), false);
+    }
+    return;
+  }
+  const Factor factor = factor_of<X>(l, labels, t.reduction(), l.in(2), no_weight);
+  const TotalLoss total = {
+      .terms = terms,
+      .loss = adds ? l.out(1) : nullptr,
+      .weight = factor.weight,
+      .counter = l.block_counters(),
+  };
+  const bool packs = aligned_alike(l.in(0), l.out(0));
+  constexpr uint64_t kStatic = 512;  // of the sums of a block, at most
+  const uint64_t row_bytes = labels.classes / kPack<X> * 16;
+  const bool keeps =
+      packs && labels.classes > kLongestOfWarp && row_bytes + kStatic <= l.traits().shared_bytes();
+  launch_losses<X>(
+      l, "fused cross entropy", labels, packs, keeps ? static_cast<unsigned>(row_bytes) : 0,
+      [](auto team, auto width) { return fused_cross_entropy_kernel<team(), width(), X>; },
+      l.in_as<X>(0), labels, factor, t.label_smoothing(), l.out_as<X>(0), total, keeps);
+}
+
 uint64_t grad_workspace(const NodeView&) { return sizeof(float); }
 
 template <class X>
@@ -272,8 +431,8 @@ void cross_entropy_grad(Launch& l) {
   }
   const Factor factor =
       factor_of<X>(l, labels, t.reduction(), l.in(3), static_cast<const X*>(nullptr));
-  launch_packed_rows<X>(
-      l, "cross entropy gradient", labels.rows, labels.classes, aligned_alike(l.in(0), l.out(0)),
+  launch_losses<X>(
+      l, "cross entropy gradient", labels, aligned_alike(l.in(0), l.out(0)), 0,
       [](auto team, auto width) { return cross_entropy_grad_kernel<team(), width(), X>; },
       l.in_as<X>(0), labels, l.in(2), factor, t.label_smoothing(), l.out_as<X>(0));
 }
@@ -297,6 +456,8 @@ void negative_log_likelihood_grad(Launch& l) {
 BOWLINE_KERNELS_OF_FLOATS(cross_entropy, .run = cross_entropy<T>, .workspace = terms_workspace);
 BOWLINE_KERNELS_OF_FLOATS(cross_entropy_grad, .run = cross_entropy_grad<T>,
                           .workspace = grad_workspace);
+BOWLINE_KERNELS_OF_FLOATS(fused_cross_entropy, .run = fused_cross_entropy<T>,
+                          .workspace = fused_workspace);
 BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood, .run = negative_log_likelihood<T>,
                           .workspace = terms_workspace);
 BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood_grad, .run = negative_log_likelihood_grad<T>,
