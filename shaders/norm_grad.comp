@@ -3,7 +3,7 @@
 //   rows     dx = r * (g - mean g - xhat * mean(g xhat)), for rms with mean 0 and without "mean g";
 //            keeps (mean, r)
 //   columns  dgamma = sum over rows of dy * xhat, dbeta = sum of dy: one invocation per column and
-//            chunk of rows
+//            part of the rows
 #include "common.glsl"
 #include "moments.glsl"
 
@@ -13,13 +13,13 @@ layout(push_constant, scalar) uniform Push {
   Elements dy;
   Elements dx;
   Floats stats;   // [rows, 2]
-  Floats dgamma;  // [chunks, n]
-  Floats dbeta;   // [chunks, n]
+  Floats dgamma;  // [parts, n]
+  Floats dbeta;   // [parts, n]
   uint rows;
   uint n;
   float eps;
-  uint rows_per_chunk;
-  uint chunks;
+  uint rows_per_part;
+  uint parts;
   uint per_group;
 } p;
 
@@ -52,18 +52,34 @@ void main() {
   }
 }
 #else
+const uint UNROLL = 4;
+
 void main() {
-  const uint total = p.chunks * p.n;
+  const uint total = p.parts * p.n;
   FOR_ELEMENTS(at, total) {
-    const uint column = at % p.n;
-    const uint row0 = at / p.n * p.rows_per_chunk;
-    const uint row1 = min(row0 + p.rows_per_chunk, p.rows);
+    const uint part = at / p.n;
+    const uint column = at - part * p.n;
+    const uint begin = part * p.rows_per_part;
+    const uint end = min(begin + p.rows_per_part, p.rows);
     A dgamma = 0;
     A dbeta = 0;
-    for (uint row = row0; row < row1; ++row) {
-      const A dy = read(p.dy, row * p.n + column);
-      dgamma += dy * (read(p.x, row * p.n + column) - p.stats.v[2 * row]) * p.stats.v[2 * row + 1];
-      dbeta += dy;
+    for (uint first = begin; first < end; first += UNROLL) {
+      A dy[UNROLL];  // independent loads
+      A x[UNROLL];
+      A mean[UNROLL];
+      A r[UNROLL];
+      [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
+        const uint row = min(first + j, end - 1);
+        dy[j] = read(p.dy, row * p.n + column);
+        x[j] = read(p.x, row * p.n + column);
+        mean[j] = p.stats.v[2 * row];
+        r[j] = p.stats.v[2 * row + 1];
+      }
+      [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
+        const bool is_row = first + j < end;
+        dgamma += is_row ? dy[j] * (x[j] - mean[j]) * r[j] : 0;
+        dbeta += is_row ? dy[j] : 0;
+      }
     }
     p.dgamma.v[at] = dgamma;
 #if defined(KIND_layer)

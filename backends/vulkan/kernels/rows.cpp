@@ -3,8 +3,7 @@
 // One subgroup per row: no shared memory and no barrier, at every subgroup size.
 #include <algorithm>
 
-#include "convert.h"
-#include "groups.h"
+#include "column_sums.h"
 
 namespace bowline::detail::vulkan::rows_kernels {
 namespace {
@@ -51,63 +50,51 @@ void norm(Launch& l) {
              l.each(elements(x), 10, 4));
 }
 
-// dgamma and dbeta are sums over all rows: first over chunks of rows, then over the chunks. For
-// 16-bit dtypes, the sums are f32 in the workspace and rounded once.
-uint64_t chunks_of(uint64_t rows) { return std::clamp<uint64_t>(rows / 64, 1, 64); }
+// dgamma and dbeta are sums over all rows: first over parts of the rows, in f32 in the workspace,
+// then over the parts. One part of f32 goes to the outputs at once.
+struct NormSums {
+  explicit NormSums(const Shape& x, DType type)
+      : rows(rows_of(x)),
+        n(static_cast<uint64_t>(x.back())),
+        parts(column_parts(rows, n)),
+        at_once(parts.count == 1 && type == DType::f32) {}
+  // Of the statistics of all rows, then of the parts.
+  uint64_t workspace() const { return (2 * rows + (at_once ? 0 : 2 * parts.count * n)) * 4; }
+
+  uint64_t rows, n;
+  ColumnParts parts;
+  bool at_once;
+};
 
 uint64_t norm_grad_workspace(const NodeView& node) {
-  const uint64_t rows = rows_of(node.in(0));
-  const uint64_t chunks = chunks_of(rows);
-  const auto n = static_cast<uint64_t>(node.in(0).back());
-  const uint64_t sums = node.query.type != DType::f32 ? 2 * n : 0;
-  return (2 * rows + (chunks > 1 ? 2 * chunks * n : 0) + sums) * 4;
-}
-
-void add_chunks(Launch& l, VkDeviceAddress from, VkDeviceAddress to, uint64_t chunks, uint64_t n) {
-  const ElementGroups g =
-      groups_of(Shape{static_cast<int64_t>(chunks), static_cast<int64_t>(n)}, Axes{true});
-  const Grid grid = l.over_elements(n);
-  Push push;
-  push.add(from, to).table(l.table(words_of(g))).u32(n, chunks, grid.per_group).f32(1);
-  l.dispatch(shader::reduce_columns_f32, {1, 1}, push, grid, {static_cast<double>(chunks * n), 0});
+  return NormSums(node.in(0), node.query.type).workspace();
 }
 
 template <bool kLayer>
 void norm_grad(Launch& l) {
   const Shape& x = l.in_shape(0);
-  const uint64_t rows = rows_of(x);
-  const auto n = static_cast<uint64_t>(x.back());
-  const uint64_t chunks = chunks_of(rows);
+  const NormSums sums(x, l.type());
+  const uint64_t n = sums.n, count = sums.parts.count;
   const VkDeviceAddress stats = l.workspace();
-  const bool narrow = l.type() != DType::f32;
-  const VkDeviceAddress sums = stats + 8 * rows + (chunks > 1 ? 8 * chunks * n : 0);
-  const VkDeviceAddress all_gamma = narrow ? sums : l.out(1);
-  const VkDeviceAddress all_beta = !kLayer ? 0 : narrow ? sums + 4 * n : l.out(2);
-  const VkDeviceAddress dgamma = chunks > 1 ? stats + 8 * rows : all_gamma;
-  const VkDeviceAddress dbeta = !kLayer ? 0 : chunks > 1 ? dgamma + 4 * chunks * n : all_beta;
-  const Grid columns = l.over_single_elements(chunks * n);
+  const VkDeviceAddress parts = stats + 8 * sums.rows;
+  const VkDeviceAddress dgamma = sums.at_once ? l.out(1) : parts;
+  const VkDeviceAddress dbeta = !kLayer ? 0 : sums.at_once ? l.out(2) : parts + 4 * count * n;
+  const Grid columns = l.over_single_elements(count * n);
   Push push;
   push.add(l.in(0), l.in(1), l.in(2), l.out(0), stats, dgamma, dbeta)
-      .u32(rows, n)
+      .u32(sums.rows, n)
       .f32(eps_of(l, kLayer))
-      .u32((rows + chunks - 1) / chunks, chunks, columns.per_group);
+      .u32(sums.parts.terms, count, columns.per_group);
   l.dispatch(kLayer ? shader::norm_grad_layer_rows : shader::norm_grad_rms_rows, {}, push,
-             l.over_rows(rows), l.each(elements(x), 20, 6));
+             l.over_rows(sums.rows), l.each(elements(x), 20, 6));
   l.barrier();
   l.dispatch(kLayer ? shader::norm_grad_layer_columns : shader::norm_grad_rms_columns, {}, push,
              columns, l.each(elements(x), 10, 2));
-  if (chunks > 1) {
+  if (!sums.at_once) {
     l.barrier();
-    add_chunks(l, dgamma, all_gamma, chunks, n);
+    add_column_parts(l, dgamma, l.out(1), count, n);
     if (kLayer) {
-      add_chunks(l, dbeta, all_beta, chunks, n);
-    }
-  }
-  if (narrow) {
-    l.barrier();
-    convert(l, all_gamma, DType::f32, l.out(1), l.type(), n);
-    if (kLayer) {
-      convert(l, all_beta, DType::f32, l.out(2), l.type(), n);
+      add_column_parts(l, dbeta, l.out(2), count, n);
     }
   }
 }
