@@ -2,7 +2,8 @@
 //
 // - An operand whose lines are no multiples of 16 bytes, such as the logits of 50,257 tokens, is
 //   copied to lines that are. On an H100, cuBLASLt multiplies unaligned lines four to six times as
-//   slowly.
+//   slowly. Aligned lines help the gradient of a weight, but not yet other products: n and k also
+//   count.
 // - A product that Gelu or its gradient follows leaves sums in f32, because the library's own Gelu
 //   is inexact (blas.h). A second launch finishes them.
 //
