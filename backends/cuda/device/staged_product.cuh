@@ -2,8 +2,8 @@
 //
 // - An operand whose lines are no multiples of 16 bytes, such as the logits of 50,257 tokens, is
 //   copied to lines that are. On an H100, cuBLASLt multiplies unaligned lines four to six times as
-//   slowly. Aligned lines help the gradient of a weight, but not yet other products: n and k also
-//   count.
+//   slowly. It is as slow if lines are aligned but n or k is no multiple of 8. Then b is copied
+//   once and gets rows of zeros.
 // - A product that Gelu or its gradient follows leaves sums in f32, because the library's own Gelu
 //   is inexact (blas.h). A second launch finishes them.
 //
@@ -22,8 +22,11 @@ struct Staging {
   int64_t line = 0;         // elements between lines of the scratch memory
   int64_t lines = 0;        // per chunk
   bool along_k = false;     // a chunk is a part of k, not of the rows of y
+  int64_t lines_b = 0;      // of a copy of b behind the chunk; 0: b is not copied
+  int64_t line_b = 0;       // elements of a line of b
 
-  uint64_t bytes() const;
+  uint64_t chunk_bytes() const;
+  uint64_t bytes() const;  // of the chunk and the copy of b
 };
 
 // How a product goes through scratch memory, or Of::nothing. `has_gelu`: Gelu or its gradient

@@ -74,7 +74,8 @@ __global__ void finish_kernel(const float* sums, Results to, int64_t first, unsi
   });
 }
 
-constexpr uint64_t kAlignment = 256;  // of the library's workspace, behind the chunk
+constexpr uint64_t kAlignment = 256;  // of parts of the scratch memory
+uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 int64_t line_of_a(const BlasProduct& p) { return p.transpose_a ? p.m : p.k; }
 int64_t lines_of(const BlasProduct& p, const Staging& s) { return s.along_k ? p.k : p.m; }
@@ -91,6 +92,9 @@ BlasProduct product_of(BlasProduct p, const Staging& s, int64_t lines, bool is_f
     p.y_type = s.type;
     p.adds = false;
     p.epilogue = BlasEpilogue::none;
+  }
+  if (s.lines_b != 0) {
+    (p.transpose_b ? p.n : p.k) = s.lines_b;
   }
   return p;
 }
@@ -116,7 +120,8 @@ Piece piece_of(const Launch& l, const BlasProduct& p, const Staging& s, int64_t 
   void* const stage = l.workspace();
   const int64_t row = s.along_k ? 0 : first;
   BlasOperands& o = c.operands;
-  o.b = moved(l.in(1), s.along_k ? first * p.n : 0, p.type);
+  o.b = s.lines_b != 0 ? static_cast<std::byte*>(stage) + s.chunk_bytes()
+                       : moved(l.in(1), s.along_k ? first * p.n : 0, p.type);
   o.workspace = static_cast<std::byte*>(stage) + s.bytes();
   o.workspace_bytes = l.workspace_bytes() - s.bytes();
   if (s.of == Staging::Of::y) {
@@ -133,14 +138,26 @@ Piece piece_of(const Launch& l, const BlasProduct& p, const Staging& s, int64_t 
   return c;
 }
 
+// Copies `lines` lines of `length` elements to lines of `line` elements.
+void pad(Launch& l, const char* name, void* to, const void* from, int64_t lines, int64_t length,
+         int64_t line) {
+  const auto packs = static_cast<unsigned>(lines * line / kPackSize);
+  l.launch(name, pad_kernel, element_blocks(packs, 1), kElementThreads, static_cast<uint4*>(to),
+           static_cast<const uint16_t*>(from), static_cast<unsigned>(length),
+           static_cast<unsigned>(line / kPackSize), packs);
+}
+
 // Copies the lines of a to scratch memory.
 void pad_a(Launch& l, const BlasProduct& p, const Staging& s, const Piece& c) {
   const int64_t length = line_of_a(p);
-  const auto packs = static_cast<unsigned>(c.lines * s.line / kPackSize);
-  l.launch("lines with pads", pad_kernel, element_blocks(packs, 1), kElementThreads,
-           reinterpret_cast<uint4*>(l.workspace()),
-           reinterpret_cast<const uint16_t*>(moved(l.in(0), c.first * length, p.type)),
-           static_cast<unsigned>(length), static_cast<unsigned>(s.line / kPackSize), packs);
+  pad(l, "lines with pads", l.workspace(), moved(l.in(0), c.first * length, p.type), c.lines,
+      length, s.line);
+}
+
+// Copies b, and zeros behind it, to scratch memory.
+void append_zeros_to_b(Launch& l, const BlasProduct& p, const Staging& s) {
+  pad(l, "b with lines of zeros", reinterpret_cast<std::byte*>(l.workspace()) + s.chunk_bytes(),
+      l.in(1), 1, (p.transpose_b ? p.n : p.k) * s.line_b, s.lines_b * s.line_b);
 }
 
 // Copies the scratch memory to y.
@@ -170,9 +187,11 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 using namespace staged_product_kernels;
 
+uint64_t Staging::chunk_bytes() const {
+  return aligned(static_cast<uint64_t>(lines * line) * size_of(type));
+}
 uint64_t Staging::bytes() const {
-  const uint64_t all = static_cast<uint64_t>(lines * line) * size_of(type);
-  return (all + kAlignment - 1) / kAlignment * kAlignment;
+  return chunk_bytes() + aligned(static_cast<uint64_t>(lines_b * line_b) * size_of(type));
 }
 
 Staging staging_of(const BlasProduct& p, bool has_gelu, const Traits& traits) {
@@ -203,6 +222,15 @@ Staging staging_of(const BlasProduct& p, bool has_gelu, const Traits& traits) {
     s.of = p.y_type == p.type && !p.adds ? Staging::Of::y : Staging::Of::nothing;
     s.type = p.type;
     s.line = padded(p.n);
+  }
+  // A line of y then has n elements, and a line of a has k: the lines of b.
+  if (s.of != Staging::Of::nothing && !has_gelu && !s.along_k) {
+    constexpr int64_t kFewRows = 128;  // the copy of b would take most of the time
+    s.lines_b = s.line;
+    s.line_b = p.transpose_b ? p.k : p.n;
+    if ((p.m < kFewRows && !traits.stages_products) || s.lines_b > UINT32_MAX / s.line_b) {
+      return {};
+    }
   }
   // With 48 MiB, an H100 keeps most of a chunk in its cache. Parts of k read and write y again, so
   // there are few.
@@ -237,6 +265,9 @@ bool multiply_staged(Launch& l, const BlasProduct& p, const Staging& s) {
     if (!l.can_multiply(c.product, c.operands)) {
       return false;
     }
+  }
+  if (s.lines_b != 0) {
+    append_zeros_to_b(l, p, s);
   }
   for (int64_t first = 0; first < all; first += s.lines) {
     const Piece c = piece_of(l, p, s, first);
