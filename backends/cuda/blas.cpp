@@ -14,7 +14,6 @@ namespace {
 // NVIDIA recommends 32 MiB for sm_90 and newer (cuBLAS documentation, "cublasSetWorkspace").
 constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;
 constexpr uint64_t kWorkspaceAlignment = 256;  // required by cublasLtMatmul
-constexpr uint32_t kBestAlignment = 16;        // the largest that changes the choice
 
 bool ok(cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS; }
 
@@ -166,12 +165,12 @@ class CublasLt final : public Blas {
     return ok(BlasLibrary::get().create(&self->handle_.value)) ? std::move(self) : nullptr;
   }
 
-  uint64_t workspace(const BlasProduct& p) const override {
-    return make_plan(p, kBestAlignment, kMaxWorkspace).workspace;
+  uint64_t workspace(const BlasProduct& p, uint32_t alignment) const override {
+    return make_plan(p, alignment, kMaxWorkspace).workspace;
   }
 
-  bool supports(const BlasProduct& p) const override {
-    return make_plan(p, kBestAlignment, kMaxWorkspace).found;
+  bool supports(const BlasProduct& p, uint32_t alignment) const override {
+    return make_plan(p, alignment, kMaxWorkspace).found;
   }
 
   bool prepare(const BlasProduct& p, const BlasOperands& o) const override {

@@ -71,6 +71,8 @@ struct BlasOperands {
   uint64_t workspace_bytes = 0;
 };
 
+constexpr uint32_t kBestAlignment = 16;  // the largest that changes the choice of the library
+
 // The library's heuristic chooses the algorithm once per size. Timing never decides, because
 // another algorithm adds in another order.
 class Blas {
@@ -81,10 +83,11 @@ class Blas {
   static std::string description();
 
   virtual ~Blas() = default;
-  // Bytes of scratch memory for the product.
-  virtual uint64_t workspace(const BlasProduct& product) const = 0;
-  // True if the library has the product, for addresses at multiples of 16 bytes.
-  virtual bool supports(const BlasProduct& product) const = 0;
+  // Bytes of scratch memory for the product, for addresses at multiples of `alignment` bytes.
+  virtual uint64_t workspace(const BlasProduct& product,
+                             uint32_t alignment = kBestAlignment) const = 0;
+  // True if the library has the product for such addresses.
+  virtual bool supports(const BlasProduct& product, uint32_t alignment = kBestAlignment) const = 0;
   // Chooses the algorithm for these addresses. It must be called before multiply(), and the first
   // time not during a capture. Returns false if the library does not support the product.
   virtual bool prepare(const BlasProduct& product, const BlasOperands& operands) const = 0;

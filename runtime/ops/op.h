@@ -286,6 +286,12 @@ class ToleranceContext : public AttributesContext {
     const bool is_tf32 = precision_ == MatmulPrecision::tf32 && in_[0].dtype == DType::f32;
     return Tolerance::of_reduction(length, extra + (is_tf32 ? slope * kOfTf32 : 0));
   }
+  // The rounding of a value that a fused kernel stores in the dtype of input 0: half a unit in the
+  // last place, in units of 2^-24.
+  double of_storage() const {
+    const DType type = in_[0].dtype;
+    return type == DType::bf16 ? 0x1p16 : type == DType::f16 ? 0x1p13 : 1;
+  }
 
  private:
   std::span<const OracleContext::Array> in_;

@@ -1,5 +1,8 @@
 // Training with fused kernels gives what the CPU computes, whose plans are not fused.
+#include <cstdlib>
+
 #include "emulation/gpt2.h"
+#include "platform.h"
 #include "ties/test_devices.h"
 
 namespace bowline::test {
@@ -193,6 +196,115 @@ TEST(FusedTraining, KeepsALossThatAGradientNeeds) {
     const Value first = g.op("CrossEntropy", {logits, labels});
     return g.op("Mul", {first, g.op("CrossEntropy", {g.op("Neg", {logits}), labels})});
   });
+}
+
+// A Linear whose logits take 16 MiB, and its loss.
+struct LinearLossSetting {
+  bool has_bias = false;
+  bool reads_logits = false;  // another part of the loss
+  bool is_tied = false;       // the weight is also used before the layer
+  uint32_t accumulation = 1;
+  std::string frozen = "";
+  std::optional<DType> compute = {};
+};
+
+struct TrainedLinear {
+  Floats losses;
+  std::vector<Floats> weights;
+  size_t fused = 0;  // FusedLinearCrossEntropy nodes
+};
+
+TrainedLinear train_linear(const std::string& device_name, const LinearLossSetting& s) {
+  constexpr int64_t kRows = 1030, kClasses = 4099, kSize = 4;
+  const Device device = open_test_device(device_name, 1, 0);
+  Model model;
+  GraphBuilder g(model, "loss");
+  const Value x = g.input("x", DType::f32, {kRows, kSize});
+  const Value labels = g.input("labels", DType::i32, {kRows});
+  const auto parameter = [&](const char* name, const TensorShape& shape) {
+    return g.parameter(must(model.parameter(name, shape, Init::normal(0.5f))));
+  };
+  const Value w = parameter("w", {kClasses, kSize});
+  Value rows = g.op("MatMul", {x, parameter("first", {kSize, kSize})});
+  if (s.is_tied) {
+    rows = g.op("Add", {rows, g.op("Embedding", {w, labels})});
+  }
+  std::vector<Value> inputs = {rows, w};
+  if (s.has_bias) {
+    inputs.push_back(parameter("bias", {kClasses}));
+  }
+  const Value logits = g.op("Linear", inputs);
+  Value loss = g.op("CrossEntropy", {logits, labels}, {{"ignore_index", 5}});
+  if (s.reads_logits) {
+    loss = g.op("Add", {loss, g.op("ReduceMean", {logits})});
+  }
+  g.output("loss", loss);
+  EXPECT_OK(g.finish());
+  EXPECT_OK(model.materialize(1));
+  EXPECT_OK(s.frozen.empty() ? Status() : model.freeze(s.frozen));
+  EXPECT_OK(model.to(device));
+  TrainOptions o;
+  o.optimizer.name = "sgd";
+  o.schedule.learning_rate = 4;
+  o.accumulation = s.accumulation;
+  o.precision.compute_dtype = s.compute.value_or(DType::f32);
+  Trainer t = must(Trainer::create(model, device, o));
+  TrainedLinear out;
+  for (uint32_t step = 0; step < s.accumulation; ++step) {
+    std::vector<float> values_of_x(kRows * kSize);
+    std::vector<int32_t> classes(kRows);
+    for (size_t i = 0; i < values_of_x.size(); ++i) {
+      values_of_x[i] = static_cast<float>((i * 7 + step) % 13) / 8 - 0.75f;
+    }
+    for (size_t i = 0; i < classes.size(); ++i) {
+      classes[i] = static_cast<int32_t>((i * 31 + step) % 61 + (i % 2) * 4000);
+    }
+    const std::vector<Tensor> batch = {tensor("x", {kRows, kSize}, values_of_x),
+                                       tensor("labels", {kRows}, classes)};
+    const std::optional<StepReport> report = must(t.micro_step(batch));
+    if (report) {
+      out.losses.push_back(report->loss);
+    }
+  }
+  for (const ParameterInfo& p : must(model.describe()).parameters) {
+    out.weights.push_back(values(model, p.name));
+  }
+  const PlanInfo plan = must(t.describe());
+  for (const SegmentInfo& segment : plan.segments) {
+    out.fused += static_cast<size_t>(
+        std::ranges::count(segment.records, "FusedLinearCrossEntropy", &RecordInfo::op));
+  }
+  return out;
+}
+
+void expect_fused_linear(size_t fused, const LinearLossSetting& s, const char* variants = "") {
+  cuda_emu::restart();
+  cuda_emu::machine().has_cublas = true;
+  setenv("BOWLINE_CUDA_VARIANT", variants, 1);
+  const TrainedLinear emulated = train_linear("cuda-emu:0", s);
+  unsetenv("BOWLINE_CUDA_VARIANT");
+  cuda_emu::restart();
+  const TrainedLinear plain = train_linear("cpu", s);
+  EXPECT_EQ(emulated.fused, fused);
+  expect_same(emulated.losses, plain.losses);
+  ASSERT_EQ(emulated.weights.size(), plain.weights.size());
+  for (size_t i = 0; i < emulated.weights.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_same(emulated.weights[i], plain.weights[i]);
+  }
+}
+
+TEST(FusedTraining, ComputesLogitsInChunksWithTheirLoss) {
+  expect_fused_linear(1, {});
+  expect_fused_linear(1, {}, "staged");  // in small chunks
+  expect_fused_linear(1, {.is_tied = true, .accumulation = 2});
+  expect_fused_linear(1, {.frozen = "w"});
+}
+
+TEST(FusedTraining, KeepsLogitsThatSomethingElseNeeds) {
+  expect_fused_linear(0, {.has_bias = true});
+  expect_fused_linear(0, {.frozen = "first"});
+  expect_fused_linear(0, {.reads_logits = true});
 }
 
 TEST(FusedTraining, RecomputesWithTheSameBits) {

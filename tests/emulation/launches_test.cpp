@@ -71,14 +71,12 @@ TEST(Launches, OfALargeTrainingStepWithTheLibrary) {
   const Launches bf16 = launches_of_a_step(DType::bf16, "+cublaslt", {4, 1024}, shape);
   EXPECT_EQ(count(bf16.listing, "[tensor product]"), 0u) << bf16.listing;
   EXPECT_EQ(count(bf16.listing, "unaligned rows"), 0u) << bf16.listing;
-  constexpr const char* kParts[] = {
-      "1 x Linear: [b with lines of zeros] [cublasLtMatmul] [lines without pads]",
-      "1 x MatMul: [b with lines of zeros] [lines with pads] [cublasLtMatmul]",
-      "1 x MatMul: [lines with pads] [cublasLtMatmul]",
-  };
-  for (const char* const part : kParts) {
-    EXPECT_EQ(count(bf16.listing, part), 1u) << part << '\n' << bf16.listing;
-  }
+  EXPECT_EQ(count(bf16.listing,
+                  "1 x FusedLinearCrossEntropy: [a copy with zeros] [weight of all rows] "
+                  "[cublasLtMatmul] [fused cross entropy] [cublasLtMatmul]"),
+            1u)
+      << bf16.listing;
+  EXPECT_EQ(count(bf16.listing, "[fused cross entropy]"), 8u) << bf16.listing;
   EXPECT_EQ(count(bf16.listing, "12 x FusedMatMul: [cublasLtMatmul] [what follows a product]"), 2u);
 }
 

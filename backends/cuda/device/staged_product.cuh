@@ -15,6 +15,20 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
+constexpr int kPackSize = 8;  // elements of 16 bits in 16 bytes
+
+// The smallest number of whole packs, in elements.
+constexpr int64_t in_packs(int64_t elements) {
+  return (elements + kPackSize - 1) / kPackSize * kPackSize;
+}
+
+// Parts of the scratch memory start at multiples of 256 bytes, as the library's workspace must.
+constexpr uint64_t in_scratch(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// Copies `bytes` bytes, and writes zeros behind them up to `padded` bytes. Both are even, `padded`
+// is a multiple of 16, and `to` starts at one.
+void copy_with_zeros(Launch& l, void* to, const void* from, int64_t bytes, int64_t padded);
+
 struct Staging {
   enum class Of : uint8_t { nothing, a, y };
   Of of = Of::nothing;

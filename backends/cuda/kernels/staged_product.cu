@@ -8,8 +8,6 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::staged_product_kernels {
 namespace {
 
-constexpr int kPackSize = 8;  // elements of 16 bits in 16 bytes
-
 // Copies lines of `length` elements to lines of `packs_of_line` packs. The rest of a line is 0.
 __global__ void pad_kernel(uint4* to, const uint16_t* from, unsigned length, unsigned packs_of_line,
                            unsigned packs) {
@@ -74,12 +72,8 @@ __global__ void finish_kernel(const float* sums, Results to, int64_t first, unsi
   });
 }
 
-constexpr uint64_t kAlignment = 256;  // of parts of the scratch memory
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 int64_t line_of_a(const BlasProduct& p) { return p.transpose_a ? p.m : p.k; }
 int64_t lines_of(const BlasProduct& p, const Staging& s) { return s.along_k ? p.k : p.m; }
-int64_t padded(int64_t elements) { return (elements + kPackSize - 1) / kPackSize * kPackSize; }
 
 // The product of a chunk with so many lines.
 BlasProduct product_of(BlasProduct p, const Staging& s, int64_t lines, bool is_first) {
@@ -154,12 +148,6 @@ void pad_a(Launch& l, const BlasProduct& p, const Staging& s, const Piece& c) {
       length, s.line);
 }
 
-// Copies b, and zeros behind it, to scratch memory.
-void append_zeros_to_b(Launch& l, const BlasProduct& p, const Staging& s) {
-  pad(l, "b with lines of zeros", reinterpret_cast<std::byte*>(l.workspace()) + s.chunk_bytes(),
-      l.in(1), 1, (p.transpose_b ? p.n : p.k) * s.line_b, s.lines_b * s.line_b);
-}
-
 // Copies the scratch memory to y.
 void pack_y(Launch& l, const BlasProduct& p, const Staging& s, const Piece& c) {
   auto* const to =
@@ -187,11 +175,15 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 using namespace staged_product_kernels;
 
+void copy_with_zeros(Launch& l, void* to, const void* from, int64_t bytes, int64_t padded) {
+  pad(l, "a copy with zeros", to, from, 1, bytes / 2, padded / 2);
+}
+
 uint64_t Staging::chunk_bytes() const {
-  return aligned(static_cast<uint64_t>(lines * line) * size_of(type));
+  return in_scratch(static_cast<uint64_t>(lines * line) * size_of(type));
 }
 uint64_t Staging::bytes() const {
-  return chunk_bytes() + aligned(static_cast<uint64_t>(lines_b * line_b) * size_of(type));
+  return chunk_bytes() + in_scratch(static_cast<uint64_t>(lines_b * line_b) * size_of(type));
 }
 
 Staging staging_of(const BlasProduct& p, bool has_gelu, const Traits& traits) {
@@ -217,18 +209,18 @@ Staging staging_of(const BlasProduct& p, bool has_gelu, const Traits& traits) {
     const bool is_exact = !s.along_k || (p.y_type == DType::f32 && !p.transpose_b);
     s.of = is_exact && p.n % kPackSize == 0 ? Staging::Of::a : Staging::Of::nothing;
     s.type = p.type;
-    s.line = padded(line_of_a(p));
+    s.line = in_packs(line_of_a(p));
   } else if (p.n % kPackSize != 0) {
     s.of = p.y_type == p.type && !p.adds ? Staging::Of::y : Staging::Of::nothing;
     s.type = p.type;
-    s.line = padded(p.n);
+    s.line = in_packs(p.n);
   }
   // A line of y then has n elements, and a line of a has k: the lines of b.
   if (s.of != Staging::Of::nothing && !has_gelu && !s.along_k) {
-    constexpr int64_t kFewRows = 128;  // the copy of b would take most of the time
+    constexpr int64_t kTooFewRows = 128;  // the copy of b would take most of the time
     s.lines_b = s.line;
     s.line_b = p.transpose_b ? p.k : p.n;
-    if ((p.m < kFewRows && !traits.stages_products) || s.lines_b > UINT32_MAX / s.line_b) {
+    if ((p.m < kTooFewRows && !traits.stages_products) || s.lines_b > UINT32_MAX / s.line_b) {
       return {};
     }
   }
@@ -267,7 +259,9 @@ bool multiply_staged(Launch& l, const BlasProduct& p, const Staging& s) {
     }
   }
   if (s.lines_b != 0) {
-    append_zeros_to_b(l, p, s);
+    const int64_t line_bytes = s.line_b * static_cast<int64_t>(size_of(p.type));
+    copy_with_zeros(l, reinterpret_cast<std::byte*>(l.workspace()) + s.chunk_bytes(), l.in(1),
+                    (p.transpose_b ? p.n : p.k) * line_bytes, s.lines_b * line_bytes);
   }
   for (int64_t first = 0; first < all; first += s.lines) {
     const Piece c = piece_of(l, p, s, first);
