@@ -35,6 +35,23 @@ double convolution_flops(const OperandInfo& result, const OperandInfo& weight) {
   return 2 * elements_of(result) * elements_of(weight) / static_cast<double>(weight.shape[0]);
 }
 
+// The products of FusedLinearCrossEntropy: the logits, and the gradients of x and of the weight.
+double linear_loss_flops(const RecordInfo& r) {
+  const double products = static_cast<double>(r.outputs.size());
+  return products * 2 * elements_of(r.inputs[0]) * static_cast<double>(r.inputs[1].shape[0]);
+}
+
+// Bytes that a record moves while it does not multiply: FusedLinearCrossEntropy reads and writes
+// its logits between the products. They have the dtype of x.
+double bytes_between_products(const RecordInfo& r) {
+  if (r.op != "FusedLinearCrossEntropy") {
+    return 0;
+  }
+  const TensorShape& w = r.inputs[1].shape;
+  return 2 * static_cast<double>(r.inputs[0].bytes) * static_cast<double>(w[0]) /
+         static_cast<double>(w[1]);
+}
+
 Part part_of(const RecordInfo& r, const SegmentInfo& segment) {
   return segment.name == "update"                      ? Part::optimizer
          : r.op.find("Attention") != std::string::npos ? Part::attention
@@ -78,7 +95,9 @@ ModelledRecord modelled(const RecordInfo& r, const SegmentInfo& segment, const D
     const KernelRate& rate = rate_of(r, unknown);
     computing = out.flops / (rate.share * (rate.unit == Unit::f32 ? device.f32 : device.matrix));
   }
-  out.seconds = std::max(moving, computing);
+  const double between = bytes_between_products(r);
+  out.bytes += between;
+  out.seconds = std::max(moving, computing) + between / (device.bandwidth * kBandwidthShare);
   return out;
 }
 
@@ -117,6 +136,9 @@ double flops_of(const RecordInfo& r) {
   }
   if (r.op == "PackedAttentionGrad") {
     return scores_flops(r, 5, r.inputs[1], r.inputs[0].shape[1]);
+  }
+  if (r.op == "FusedLinearCrossEntropy") {
+    return linear_loss_flops(r);
   }
   if (r.op == "Conv" || r.op == "FusedConv") {
     return convolution_flops(r.outputs[0], r.inputs[1]);
