@@ -101,7 +101,7 @@ TEST_P(BlockProducts, WithinTheRoundingOfABlock) {
     for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
       for (const bool allow : {true, false}) {
         allow_integer_dots(allow);
-        const std::vector<float> c = row_product(b, a, of);
+        const std::vector<float> c = product_of(b, a, of);
         for (size_t j = 0; j < b.rows(); ++j) {
           const float* const row = b.values().data() + j * k;
           double sum = 0, bound = 0, most = 0, inputs = 0;
@@ -116,6 +116,26 @@ TEST_P(BlockProducts, WithinTheRoundingOfABlock) {
       }
     }
   });
+}
+
+// Rows of weights are packed in vectors, of which the last may be partial.
+TEST_P(BlockProducts, ManyRowsHaveTheBitsOfDequantizedWeights) {
+  constexpr size_t kRows = 67;  // fewer are multiplied without packing
+  for (const BlockFormat& format : block_formats()) {
+    for (const size_t n : {1, 37, 150}) {
+      for (const size_t k : {size_t{format.block}, size_t{512}}) {
+        const Weights b(format, n, k);
+        std::mt19937 bits(3);
+        std::normal_distribution<float> draw;
+        std::vector<float> a(kRows * k);
+        std::ranges::generate(a, [&] { return draw(bits); });
+        const std::vector<float> c = product_of(b, a);
+        const std::vector<float> expected = product(a, n, k, b.values().data(), {});
+        ASSERT_EQ(std::memcmp(c.data(), expected.data(), c.size() * sizeof(float)), 0)
+            << format.name << " " << n << " x " << k;
+      }
+    }
+  }
 }
 
 TEST_P(BlockProducts, DequantizeToTheBitsOfTheDescription) {

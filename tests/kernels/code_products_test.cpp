@@ -147,7 +147,7 @@ TEST_P(CodeProducts, ExactOfWholeNumbers) {
       a[k / 2] = static_cast<float>(-limit);
       each(n, k, [&](const Matrix& b) {
         for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
-          const std::vector<float> c = row_product(b, a, of);
+          const std::vector<float> c = product_of(b, a, of);
           for (size_t j = 0; j < n; ++j) {
             double sum = 0;
             for (size_t i = 0; i < k; ++i) {
@@ -174,7 +174,7 @@ TEST_P(CodeProducts, WithinTheRoundingOfABlock) {
     }
     std::fill_n(a.begin() + kBlock, kBlock, 0.0f);
     const auto expect = [&](const Matrix& b, IntegersOf of) {
-      const std::vector<float> c = row_product(b, a, of);
+      const std::vector<float> c = product_of(b, a, of);
       for (size_t j = 0; j < n; ++j) {
         double sum = 0, bound = 0;
         for (size_t block = 0; block < k; block += kBlock) {
@@ -204,7 +204,7 @@ TEST_P(CodeProducts, InfinitiesAndNaNStay) {
     std::vector<float> a(k, 1.0f);
     a[40] = odd;
     each(n, k, [&](const Matrix& b) {
-      const std::vector<float> c = row_product(b, a);
+      const std::vector<float> c = product_of(b, a);
       for (size_t j = 0; j < n; ++j) {
         const double factor = b.at(j, 40);
         if (std::isnan(odd) || factor == 0) {

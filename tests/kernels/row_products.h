@@ -1,4 +1,4 @@
-// Helpers for tests of products of one row with quantized weights.
+// Helpers for tests of products with quantized weights.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,31 @@
 
 namespace bowline::detail::cpu {
 
-// The product of the row a with `weights`: an object with rows(), columns() and with_codes(f).
-// Nothing past the end of a may be read.
-template <class Weights>
-std::vector<float> row_product(const Weights& weights, const std::vector<float>& a,
-                               IntegersOf of = IntegersOf::f32) {
+// The product of the rows in `a` with `b`, either f32 values [n, k] or options.b_codes. Nothing
+// past the end of a may be read.
+inline std::vector<float> product(const std::vector<float>& a, size_t n, size_t k, const float* b,
+                                  const GemmOptions& options) {
   Threads threads(1);
-  const size_t n = weights.rows(), k = weights.columns();
-  const GemmShape shape{GemmLayout::nt, 1, n, k, k, k, n};
-  std::vector<float> c(n);
-  EdgeOf<float> edge_a(k);
+  const size_t m = a.size() / k;
+  const GemmShape shape{GemmLayout::nt, m, n, k, k, k, n};
+  std::vector<float> c(m * n);
+  EdgeOf<float> edge_a(a.size());
   std::ranges::copy(a, static_cast<float*>(edge_a));
   const size_t bytes = gemm_scratch_bytes(shape, threads);
   std::vector<float> scratch(bytes / sizeof(float) + 16);
   const auto address = reinterpret_cast<uintptr_t>(scratch.data());
+  gemm(threads, shape, edge_a, b, c.data(), options,
+       reinterpret_cast<void*>((address + 63) / 64 * 64));
+  return c;
+}
+
+// The same for `weights`: an object with rows(), columns() and with_codes(f).
+template <class Weights>
+std::vector<float> product_of(const Weights& weights, const std::vector<float>& a,
+                              IntegersOf of = IntegersOf::f32) {
+  std::vector<float> c;
   weights.with_codes([&](const Codes& codes) {
-    gemm(threads, shape, edge_a, nullptr, c.data(), {.b_codes = &codes, .a_of = of},
-         reinterpret_cast<void*>((address + 63) / 64 * 64));
+    c = product(a, weights.rows(), weights.columns(), nullptr, {.b_codes = &codes, .a_of = of});
   });
   return c;
 }

@@ -20,6 +20,7 @@
 #include "compute/code_dots-inl.h"
 #include "compute/codes-inl.h"
 #include "compute/dots-inl.h"
+#include "compute/span_panels-inl.h"
 // clang-format on
 
 #ifndef BOWLINE_CPU_GEMM_ONCE
@@ -186,6 +187,14 @@ void pack_codes(const Job& job, size_t column, size_t k, size_t depth, size_t wi
     }
     return;
   }
+#if HWY_TARGET != HWY_SCALAR
+  static_assert(kDepth == kSpan);
+  const CodeLayout& l = job.options.b_codes->layout;
+  if (l.bits == 0 && has_spans(*l.format, l.columns)) {
+    pack_spans(*job.options.b_codes, column, k, width, columns, panel);
+    return;
+  }
+#endif
   constexpr size_t kMostTogether = 4;
   constexpr size_t kAhead = 16;
   alignas(64) float rows[kMostTogether * kDepth];
