@@ -48,6 +48,8 @@ class Device {
   // submission for a long time (PhysicalDevice::wait_limit_ns). Then hung() has the submission, and
   // nothing of this device is ever destroyed, because that would wait, too.
   VkResult wait(uint64_t value);
+  // The value of the latest submission.
+  uint64_t submitted() const { return submitted_; }
   VkResult wait_all() { return wait(submitted_); }
   const Submitted* hung() const { return hung_; }
 
@@ -71,6 +73,7 @@ class Device {
   VkCommandPool command_pool_ = VK_NULL_HANDLE;
   VkSemaphore timeline_ = VK_NULL_HANDLE;
   uint64_t submitted_ = 0;
+  uint64_t ended_ = 0;                // the submissions up to this one have ended
   std::array<Submitted, 64> latest_;  // the submission `value` at value % 64
   const Submitted* hung_ = nullptr;
   Speed speed_;

@@ -208,6 +208,7 @@ void Launch::copy(const Place& to, const Place& from, uint64_t bytes) {
   Command command;
   command.kind = Command::Kind::copy;
   command.record = record_;
+  command.runs_alone = alone;
   command.to = to;
   command.from = from;
   command.bytes = bytes;

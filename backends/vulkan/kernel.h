@@ -107,9 +107,11 @@ struct Command {
   Push push;
   uint32_t set = 0;  // CommandList::sets
   uint64_t groups = 0;
-  double ns = 0;  // estimated
-  Place from;     // copy
-  Place to;       // copy, fill
+  double ns = 0;            // estimated
+  bool is_of_twin = false;  // no part of the time of its record (twin.h)
+  bool runs_alone = false;  // copy
+  Place from;               // copy
+  Place to;                 // copy, fill
   uint64_t bytes = 0;
   uint32_t word = 0;  // fill
 };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "stream.h"
 
@@ -100,10 +101,13 @@ class Lowering {
       return program_.records[a].level < program_.records[b].level;
     });
     const Record* last = nullptr;
+    size_t level = list_->commands.size();
     for (const uint32_t r : order) {
       const Record& record = program_.records[r];
       if (last == nullptr || last->level != record.level) {
+        join_stages(level);
         barrier(r, list_);
+        level = list_->commands.size();
       }
       last = &record;
       const size_t first = list_->commands.size();
@@ -115,7 +119,36 @@ class Lowering {
         take_bound(first);
       }
     }
+    join_stages(level);
     return {};
+  }
+
+  // Kernels with several dependent dispatches have barriers between them. The commands from `first`
+  // on belong to records that do not depend on each other, so the records share these barriers: the
+  // first dispatches of all records come first, then a barrier, then the second dispatches.
+  void join_stages(size_t first) {
+    const auto level = std::span(list_->commands).subspan(first);
+    if (std::ranges::any_of(level, &Command::runs_alone)) {
+      return;
+    }
+    std::vector<std::vector<Command>> stages(1);
+    size_t stage = 0;
+    for (size_t i = 0; i < level.size(); ++i) {
+      stage = i > 0 && level[i].record != level[i - 1].record ? 0 : stage;
+      if (level[i].kind == Command::Kind::barrier) {
+        ++stage;
+        continue;
+      }
+      stages.resize(std::max(stages.size(), stage + 1));
+      stages[stage].push_back(std::move(level[i]));
+    }
+    list_->commands.resize(first);
+    for (std::vector<Command>& commands : stages) {
+      if (!commands.empty() && list_->commands.size() > first) {
+        barrier(commands.front().record, list_);
+      }
+      std::ranges::move(commands, std::back_inserter(list_->commands));
+    }
   }
 
   // The commands from `first` on use the bound buffers.

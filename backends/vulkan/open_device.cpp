@@ -453,7 +453,11 @@ Status OpenVulkan::submit(std::span<device::Recording* const> recordings) {
                : check(device_->submit(together.data(), buffers, work, &value), "submitting");
   };
   for (device::Recording* recording : recordings) {
-    const Stream& stream = *static_cast<Stream*>(recording);
+    Stream& stream = *static_cast<Stream*>(recording);
+    BOWLINE_TRY(stream.submitted > device_->submitted() ? flush() : Status());
+    BOWLINE_TRY(check(device_->wait(std::min(stream.submitted, device_->submitted())),
+                      "waiting for an earlier run"));
+    cut_again(*device_, *pipelines_, &stream);
     for (const Piece& piece : stream.pieces) {
       if ((work.estimated_ns + piece.ns) * device_->slowness() > kSubmissionNs ||
           count == together.size()) {
@@ -465,6 +469,7 @@ Status OpenVulkan::submit(std::span<device::Recording* const> recordings) {
                         : Submitted{work.first_node, own.last_node, work.first_op, own.last_op, 0};
       work.estimated_ns = earlier + piece.ns;
       together[count++] = piece.buffer;
+      stream.submitted = device_->submitted() + 1;
     }
   }
   return flush();

@@ -43,6 +43,7 @@ class Speed {
   VkQueryPool queries_ = VK_NULL_HANDLE;
   double period_ns_ = 0;
   uint64_t valid_ticks_ = 0;  // mask
+  uint64_t asked_ = 0;        // for pairs
   double measured_ns_ = 0;    // sums in which older submissions count less
   double estimated_ns_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "bindings.h"
 
@@ -9,14 +10,27 @@ namespace {
 
 constexpr uint32_t kMaxGroups = 65535;  // limit of every device per axis of a dispatch
 
-void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelineStageFlags to,
-                    VkAccessFlags access) {
+constexpr VkPipelineStageFlags kComputeStage = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
+constexpr VkPipelineStageFlags kTransferStage = VK_PIPELINE_STAGE_TRANSFER_BIT;
+constexpr VkPipelineStageFlags kHostStage = VK_PIPELINE_STAGE_HOST_BIT;
+
+// Commands of the stages `to` wait for earlier commands of the stages `from`, and see what they
+// wrote.
+void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelineStageFlags from,
+                    VkPipelineStageFlags to) {
+  const auto accesses = [](VkPipelineStageFlags stages, VkAccessFlags compute,
+                           VkAccessFlags transfer, VkAccessFlags host) {
+    return ((stages & kComputeStage) != 0 ? compute : 0) |
+           ((stages & kTransferStage) != 0 ? transfer : 0) |
+           ((stages & kHostStage) != 0 ? host : 0);
+  };
   auto barrier = typed<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
-  barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
-  barrier.dstAccessMask = access;
-  vk.vkCmdPipelineBarrier(buffer,
-                          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT, to,
-                          0, 1, &barrier, 0, nullptr, 0, nullptr);
+  barrier.srcAccessMask =
+      accesses(from, VK_ACCESS_SHADER_WRITE_BIT, VK_ACCESS_TRANSFER_WRITE_BIT, 0);
+  barrier.dstAccessMask =
+      accesses(to, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
+               VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_ACCESS_HOST_READ_BIT);
+  vk.vkCmdPipelineBarrier(buffer, from, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
 // A dispatch as rows of workgroups. Every row has `x` workgroups, except perhaps the last; shaders
@@ -59,17 +73,14 @@ class Encoder {
     if (result != VK_SUCCESS) {
       return result;
     }
-    auto info = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
-    // Micro-batches submit the buffer again while it still runs.
-    info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
+    const auto info = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
     result = vk_.vkBeginCommandBuffer(piece_.buffer, &info);
-    full_barrier(vk_, piece_.buffer);
-    fresh_ = true;
+    used_ = kComputeStage | kTransferStage;  // by earlier buffers
+    barrier();
     return result;
   }
 
   VkResult end(Piece* piece) {
-    host_barrier(vk_, piece_.buffer);
     *piece = piece_;
     piece_ = {};
     return vk_.vkEndCommandBuffer(piece->buffer);
@@ -99,14 +110,19 @@ class Encoder {
     return result;
   }
 
+  // To be called before the last end(): the host may read what the commands wrote.
+  void show_host() { host_barrier(vk_, piece_.buffer); }
+
   // Rows [first, first + count) of the dispatch.
   void dispatch(const Command& command, const Rows& rows, uint32_t first, uint32_t count,
                 double ns) {
+    use(kComputeStage);
     vk_.vkCmdDispatchBase(piece_.buffer, 0, first, 0, rows.x, count, 1);
     used(command.record, ns);
   }
 
   void transfer(const Command& command) {
+    use(kTransferStage);
     if (command.kind == Command::Kind::copy) {
       const VkBufferCopy region{command.from.offset, command.to.offset, command.bytes};
       vk_.vkCmdCopyBuffer(piece_.buffer, command.from.buffer, command.to.buffer, 1, &region);
@@ -117,19 +133,37 @@ class Encoder {
     used(command.record, command.ns);
   }
 
+  // Later commands wait for all earlier ones. The next command of each stage encodes the wait, so
+  // that a dispatch does not wait for transfers if there are none.
   void barrier() {
-    if (!fresh_) {
+    compute_waits_for_ |= used_;
+    transfers_wait_for_ |= used_;
+    used_ = 0;
+  }
+
+  // All later commands wait now.
+  void end_all() {
+    if (used_ != 0) {
       full_barrier(vk_, piece_.buffer);
-      fresh_ = true;
     }
+    used_ = compute_waits_for_ = transfers_wait_for_ = 0;
   }
 
  private:
+  // To be called before a command of this stage is encoded.
+  void use(VkPipelineStageFlags stage) {
+    VkPipelineStageFlags& from = stage == kComputeStage ? compute_waits_for_ : transfers_wait_for_;
+    if (from != 0) {
+      memory_barrier(vk_, piece_.buffer, from, stage);
+      from = 0;
+    }
+    used_ |= stage;
+  }
+
   void used(uint32_t record, double ns) {
     piece_.first = piece_.ns == 0 ? record : piece_.first;
     piece_.last = record;
     piece_.ns += ns;
-    fresh_ = false;
   }
 
   Device& device_;
@@ -140,7 +174,10 @@ class Encoder {
   Piece piece_;
   VkPipeline bound_ = VK_NULL_HANDLE;
   VkDescriptorSet bound_set_ = VK_NULL_HANDLE;
-  bool fresh_ = true;  // nothing ran since the last barrier
+  // Stages of commands:
+  VkPipelineStageFlags used_ = 0;  // since the last barrier
+  VkPipelineStageFlags compute_waits_for_ = 0;
+  VkPipelineStageFlags transfers_wait_for_ = 0;
 };
 
 // Encodes one command, and starts a new buffer when the time of the buffer is used up.
@@ -184,14 +221,24 @@ VkResult encode_one(const Command& command, Encoder* encoder, std::vector<Piece>
 }  // namespace
 
 void full_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer) {
-  memory_barrier(vk, buffer, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
-                 VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
-                     VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+  memory_barrier(vk, buffer, kComputeStage | kTransferStage, kComputeStage | kTransferStage);
 }
 
 void host_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer) {
-  memory_barrier(vk, buffer, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  memory_barrier(vk, buffer, kComputeStage | kTransferStage, kHostStage);
 }
+
+namespace {
+
+void free_all(Device& device, std::span<const Piece> pieces) {
+  for (const Piece& piece : pieces) {
+    if (piece.buffer != VK_NULL_HANDLE) {
+      device.call().vkFreeCommandBuffers(device.handle(), device.command_pool(), 1, &piece.buffer);
+    }
+  }
+}
+
+}  // namespace
 
 Submitted Stream::work_of(const Piece& first, const Piece& last) const {
   if (nodes.empty()) {
@@ -205,12 +252,7 @@ Stream::~Stream() {
   if (device_->hung() != nullptr) {
     return;
   }
-  for (const Piece& piece : pieces) {
-    if (piece.buffer != VK_NULL_HANDLE) {
-      device_->call().vkFreeCommandBuffers(device_->handle(), device_->command_pool(), 1,
-                                           &piece.buffer);
-    }
-  }
+  free_all(*device_, pieces);
   if (set_pool != VK_NULL_HANDLE) {
     device_->call().vkDestroyDescriptorPool(device_->handle(), set_pool, nullptr);
   }
@@ -286,6 +328,7 @@ VkResult make_sets(Device& device, const Pipelines& pipelines, std::span<const B
 }
 
 VkResult encode(Device& device, Pipelines& pipelines, Stream* stream) {
+  stream->slowness = device.slowness();
   Encoder encoder(device, pipelines, stream->sets);
   VkResult result = encoder.begin();
   for (const Command& command : stream->commands) {
@@ -296,11 +339,26 @@ VkResult encode(Device& device, Pipelines& pipelines, Stream* stream) {
   }
   if (encoder.buffer() != VK_NULL_HANDLE) {
     // Also after a failure, so that the stream frees the last buffer.
+    encoder.show_host();
     stream->pieces.emplace_back();
     const VkResult ended = encoder.end(&stream->pieces.back());
     result = result == VK_SUCCESS ? ended : result;
   }
   return result;
+}
+
+void cut_again(Device& device, Pipelines& pipelines, Stream* stream) {
+  constexpr double kMuchFaster = 2;
+  const double before = stream->slowness;
+  if (stream->pieces.size() < 2 || device.slowness() * kMuchFaster > before) {
+    return;
+  }
+  std::vector<Piece> old = std::exchange(stream->pieces, {});
+  if (encode(device, pipelines, stream) != VK_SUCCESS) {
+    stream->pieces.swap(old);
+    stream->slowness = before;
+  }
+  free_all(device, old);
 }
 
 VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
@@ -328,12 +386,13 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
       // profiled commands are not divided
       command.ns = std::min(command.ns, encoder.limit_ns() / kBatch);
       result = encode_one(command, &encoder, &pieces);
-      full_barrier(vk, encoder.buffer());
+      encoder.end_all();
       vk.vkCmdWriteTimestamp(encoder.buffer(), VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, pool,
                              static_cast<uint32_t>(i - first + 1));
     }
     uint64_t value = 0;
     if (encoder.buffer() != VK_NULL_HANDLE) {
+      encoder.show_host();
       const VkResult ended = encoder.end(&pieces[0]);
       result = result == VK_SUCCESS ? ended : result;
     }
@@ -351,6 +410,9 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
                                    VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
     }
     for (size_t i = first; i < end && result == VK_SUCCESS; ++i) {
+      if (stream.commands[i].is_of_twin) {
+        continue;
+      }
       (*ns)[stream.commands[i].record] +=
           static_cast<double>(ticks[i - first + 1] - ticks[i - first]) * period;
     }

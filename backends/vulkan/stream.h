@@ -44,6 +44,8 @@ class Stream : public device::Recording {
   Submitted work_of(const Piece& first, const Piece& last) const;
 
   std::vector<Piece> pieces;
+  double slowness = 1;            // of the device when the pieces were cut
+  uint64_t submitted = 0;         // the latest submission that runs a piece (Device::submitted())
   std::vector<Command> commands;  // kept for timestamps
   std::vector<Node> nodes;        // of the records
   Buffer tables;
@@ -72,6 +74,10 @@ VkResult make_sets(Device& device, const Pipelines& pipelines, std::span<const B
 
 // Creates the command buffers of `stream` from its commands.
 VkResult encode(Device& device, Pipelines& pipelines, Stream* stream);
+
+// Makes fewer command buffers if `stream` was cut before the device turned out to be fast. The
+// stream must not run.
+void cut_again(Device& device, Pipelines& pipelines, Stream* stream);
 
 // Runs the commands once with timestamps around every record; ns[r] is the time of record r.
 VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream, std::vector<double>* ns);

@@ -70,6 +70,7 @@ std::vector<Bytes> written_bytes(const device::Program& program, uint32_t slot) 
 void add_barrier(uint32_t record, CommandList* list) {
   Command command;
   command.kind = Command::Kind::barrier;
+  command.is_of_twin = true;
   command.record = record;
   list->commands.push_back(command);
 }
@@ -79,6 +80,7 @@ void add_copy(const Buffer& to, const Buffer& from, const Bytes& bytes, uint32_t
   constexpr double kBytesPerNs = 10;  // of a bus
   Command command;
   command.kind = Command::Kind::copy;
+  command.is_of_twin = true;
   command.record = record;
   command.from = {from.handle, from.offset + bytes.begin, from.address + bytes.begin};
   command.to = {to.handle, to.offset + bytes.begin, to.address + bytes.begin};

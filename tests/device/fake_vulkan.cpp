@@ -31,7 +31,9 @@ struct {
   uintptr_t handles = 0;
   std::map<VkBuffer, uint64_t> buffers;
   std::map<VkDeviceMemory, Memory> memory;
-  uint64_t counter = 0;  // of the timeline semaphore
+  uint64_t counter = 0;                         // of the timeline semaphore
+  uint64_t waited = 0;                          // the value of it that the program has seen
+  std::map<VkCommandBuffer, uint64_t> running;  // the value at which a buffer has ended
   uint64_t ticks = 0;
   bool lists_portability = false;
 } state;
@@ -378,6 +380,7 @@ VKAPI_ATTR void VKAPI_CALL update_sets(VkDevice, uint32_t count, const VkWriteDe
 VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer, uint32_t, uint32_t y0, uint32_t, uint32_t x,
                                     uint32_t y, uint32_t) {
   ++state.driver.dispatches;
+  state.driver.recorded.push_back("dispatch");
   if (x > 65535 || y0 + y > 65535) {
     fault(format("{} times {} workgroups", x, y0 + y));
   }
@@ -386,6 +389,7 @@ VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer, uint32_t, uint32_t y0, uint
 VKAPI_ATTR void VKAPI_CALL copy_buffer(VkCommandBuffer, VkBuffer from, VkBuffer to, uint32_t count,
                                        const VkBufferCopy* regions) {
   state.driver.copies += count;
+  state.driver.recorded.push_back("copy");
   for (uint32_t i = 0; i < count; ++i) {
     if (regions[i].srcOffset + regions[i].size > state.buffers[from] ||
         regions[i].dstOffset + regions[i].size > state.buffers[to]) {
@@ -394,18 +398,48 @@ VKAPI_ATTR void VKAPI_CALL copy_buffer(VkCommandBuffer, VkBuffer from, VkBuffer 
   }
 }
 
+std::string stages(VkPipelineStageFlags flags) {
+  std::string out;
+  for (const auto& [flag, name] : {std::pair(VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, "compute"),
+                                   {VK_PIPELINE_STAGE_TRANSFER_BIT, "transfer"},
+                                   {VK_PIPELINE_STAGE_HOST_BIT, "host"}}) {
+    if ((flags & static_cast<VkPipelineStageFlags>(flag)) != 0) {
+      out += (out.empty() ? "" : "+") + std::string(name);
+    }
+  }
+  return out;
+}
+
+VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer, VkPipelineStageFlags from,
+                                   VkPipelineStageFlags to, VkDependencyFlags, uint32_t,
+                                   const VkMemoryBarrier*, uint32_t, const VkBufferMemoryBarrier*,
+                                   uint32_t, const VkImageMemoryBarrier*) {
+  state.driver.recorded.push_back(stages(from) + ">" + stages(to));
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue, uint32_t, const VkSubmitInfo* info, VkFence) {
   ++state.driver.submitted;
+  uint64_t end = 0;
   find_in_chain<VkTimelineSemaphoreSubmitInfo>(
-      info->pNext, VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, [](auto& s) {
-        state.counter = state.driver.hangs ? state.counter : s.pSignalSemaphoreValues[0];
+      info->pNext, VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, [&](auto& s) {
+        end = s.pSignalSemaphoreValues[0];
+        state.counter = state.driver.hangs ? state.counter : end;
       });
+  for (const VkCommandBuffer buffer : std::span(info->pCommandBuffers, info->commandBufferCount)) {
+    uint64_t& value = state.running[buffer];
+    if (value > state.waited) {
+      fault("a command buffer is submitted while it runs");
+    }
+    value = end;
+  }
   return VK_SUCCESS;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL wait_semaphores(VkDevice, const VkSemaphoreWaitInfo* info,
                                                uint64_t) {
-  return state.counter >= info->pValues[0] ? VK_SUCCESS : VK_TIMEOUT;
+  const bool reached = state.counter >= info->pValues[0];
+  state.waited = std::max(state.waited, reached ? info->pValues[0] : 0);
+  return reached ? VK_SUCCESS : VK_TIMEOUT;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL counter_value(VkDevice, VkSemaphore, uint64_t* value) {
@@ -442,6 +476,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc(VkDevice, const char* n
   OWN(vkUpdateDescriptorSets, update_sets)
   OWN(vkCmdDispatchBase, dispatch)
   OWN(vkCmdCopyBuffer, copy_buffer)
+  OWN(vkCmdPipelineBarrier, barrier)
   OWN(vkQueueSubmit, queue_submit)
   OWN(vkWaitSemaphores, wait_semaphores)
   OWN(vkGetSemaphoreCounterValue, counter_value)

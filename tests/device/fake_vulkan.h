@@ -23,10 +23,12 @@ struct Driver {
   VkSubgroupFeatureFlags lacking = 0;  // subgroup operations
   // Why a logical device cannot be made, VK_SUCCESS if it can. Null: it always can.
   VkResult (*refuses)(const VkDeviceCreateInfo& info) = nullptr;
-  bool hangs = false;                  // submissions do not end
-  uint64_t submitted = 0;              // signal operations
-  uint64_t dispatches = 0;             // recorded
-  uint64_t copies = 0;                 // recorded
+  bool hangs = false;       // submissions do not end
+  uint64_t submitted = 0;   // signal operations
+  uint64_t dispatches = 0;  // recorded
+  uint64_t copies = 0;      // recorded
+  // All that was recorded: "dispatch", "copy", and barriers with their stages ("compute>host").
+  std::vector<std::string> recorded;
   uint64_t required_subgroups = 0;     // pipelines that require a size
   uint64_t free_subgroups = 0;         // pipelines that require none
   std::vector<uint32_t> memory_types;  // of the allocations

@@ -333,5 +333,141 @@ TEST(VulkanProfiles, SubmissionsAreCutByTheMeasuredSpeed) {
   EXPECT_GE(many, 5 * few);
 }
 
+TEST(VulkanProfiles, ARecordingIsCutAgainOnceItsDeviceIsKnownToBeFast) {
+  fake::reset(named("Apple M1, MoltenVK"));
+  const auto device = must(open_fake());
+  const Chain chain(*device, 20);
+  const auto recording = chain.record(*device);
+  const auto submissions = [&] {
+    const uint64_t before = fake::driver().submitted;
+    EXPECT_OK(run(*device, *recording));
+    return fake::driver().submitted - before;
+  };
+  fake::driver().slowness = 90;  // about the estimate
+  const uint64_t cut = submissions();
+  EXPECT_GT(cut, 3u);
+  EXPECT_EQ(submissions(), cut);
+  fake::driver().slowness = 1;
+  EXPECT_EQ(submissions(), cut) << "measures";
+  EXPECT_EQ(submissions(), 1u);
+}
+
+TEST(VulkanProfiles, ARecordingIsNotSubmittedWhileItRuns) {
+  fake::reset(named("GeForce RTX 4070"));
+  const auto device = must(open_fake());
+  const Chain chain(*device, 1);
+  const auto recording = chain.record(*device);
+  device::Recording* const twice[] = {recording.get(), recording.get()};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_OK(device->submit(std::span(twice).first(1)));
+    EXPECT_OK(device->submit(twice));
+  }
+  EXPECT_EQ(fake::driver().faults, std::vector<std::string>());
+}
+
+// The host's copies are no part of the time of a node.
+TEST(VulkanProfiles, TimestampsLeaveOutTheCopiesOfTwins) {
+  fake::reset(named("GeForce RTX 4070"));
+  const auto device = must(open_fake());
+  Chain chain(*device, 2);
+  const auto total_ns = [&] {
+    const auto recording = chain.record(*device);
+    fake::driver().slowness = 1;  // ms per command
+    double sum = 0;
+    for (const device::RecordTime& time : must(device->timestamps(*recording))) {
+      sum += time.ns;
+    }
+    return sum;
+  };
+  const double alone = total_ns();
+  EXPECT_GT(alone, 1e6);
+  const uint64_t copies = fake::driver().copies;
+  for (device::Buffer& buffer : chain.buffers) {
+    buffer = must(device->allocate(8 << 20, device::MemoryKind::io));
+  }
+  EXPECT_EQ(total_ns(), alone);
+  EXPECT_GT(fake::driver().copies, copies + 2);
+}
+
+// Adds a record that reads the matrix at `from` and writes the one at `to`, both of 256 x 256.
+device::Record& add_square(device::Program& program, Op op, uint32_t level, uint64_t from,
+                           uint64_t to) {
+  device::Record& r = program.records.emplace_back();
+  r.op = op;
+  r.level = level;
+  r.inputs.resize(1);
+  r.outputs.resize(1);
+  r.inputs[0].shape = r.outputs[0].shape = Shape{256, 256};
+  r.inputs[0].offset = from << 20;
+  r.outputs[0].offset = to << 20;
+  return r;
+}
+
+// Records a program of this arena of 8 MiB. Returns what the driver was asked to record.
+std::vector<std::string> recorded(const device::Program& program) {
+  fake::reset(named("GeForce RTX 4070"));
+  const auto device = must(open_fake());
+  std::vector<device::Buffer> buffers;
+  for (const uint64_t bytes : {uint64_t{8} << 20, uint64_t{64}, uint64_t{64}}) {
+    buffers.push_back(must(device->allocate(bytes, device::MemoryKind::device)));
+  }
+  const auto recording = must(device->record(program, buffers));
+  EXPECT_EQ(fake::driver().faults, std::vector<std::string>());
+  return fake::driver().recorded;
+}
+
+// A barrier names the stages of the commands before it and of the next one. A level without
+// transfers waits for no transfers, and the host waits once.
+TEST(VulkanProfiles, BarriersNameTheStagesThatAreUsed) {
+  device::Program program;
+  program.slots = device::kFirstStorageSlot;
+  add_square(program, Op::Relu, 0, 0, 1);
+  add_square(program, Op::Relu, 0, 0, 2);
+  add_square(program, Op::Relu, 1, 1, 3);
+  add_square(program, Op::Copy, 2, 3, 4);
+  add_square(program, Op::Relu, 3, 4, 5);
+  add_square(program, Op::Copy, 3, 0, 6);
+  const std::vector<std::string> expected = {"compute+transfer>compute",
+                                             "dispatch",
+                                             "dispatch",
+                                             "compute>compute",
+                                             "dispatch",
+                                             "compute+transfer>transfer",
+                                             "copy",
+                                             "compute+transfer>compute",
+                                             "dispatch",
+                                             "transfer>transfer",
+                                             "copy",
+                                             "compute+transfer>host"};
+  EXPECT_EQ(recorded(program), expected);
+}
+
+// A sum over long columns has two dispatches. Those of two records run side by side.
+TEST(VulkanProfiles, RecordsOfALevelShareTheBarriersOfTheirKernels) {
+  device::Program program;
+  program.slots = device::kFirstStorageSlot;
+  for (const uint64_t i : {0, 1}) {
+    device::Record& r = add_square(program, Op::SumTo, 0, 0, 2 + i);
+    r.inputs[0].shape = Shape{1024, 64};
+    r.outputs[0].shape = Shape{64};
+    r.workspace.offset = (4 + i) << 20;
+    r.workspace.shape = Shape{1 << 20};
+    r.workspace.dtype = DType::u8;
+  }
+  add_square(program, Op::Relu, 0, 0, 6);
+  const std::vector<std::string> expected = {"compute+transfer>compute+transfer",  // the tables
+                                             "copy",
+                                             "compute+transfer>host",
+                                             "compute+transfer>compute",
+                                             "dispatch",
+                                             "dispatch",
+                                             "dispatch",
+                                             "compute>compute",
+                                             "dispatch",
+                                             "dispatch",
+                                             "compute+transfer>host"};
+  EXPECT_EQ(recorded(program), expected);
+}
+
 }  // namespace
 }  // namespace bowline::detail::vulkan
