@@ -14,10 +14,16 @@
 #include "matmul.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Pairs { uint64_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer PairsOfC { uint64_t v[]; };
 
-layout(constant_id = 1) const uint TM = 16;  // rows per lane
-const uint TC = 4;                           // columns per lane
+layout(constant_id = 1) const uint TM = 16;  // rows per workgroup
+layout(constant_id = 3) const uint TC = 4;   // columns per lane
 const uint S = gl_WorkGroupSize.x;           // lanes
+// Steps of k per iteration: fewer for large tiles, whose code would become too long.
+const uint UNROLLED = TM * TC < 512 ? 512 / (TM * TC) : 1;
+// Vectors with an element of each row, or with a pair of rows.
+const uint LOADS = (TM + S - 1) / S;
+const uint LOADS_OF_PAIRS = (TM / 2 + S - 1) / S;
 
 vec2 as_pair(uint64_t x) { return uintBitsToFloat(unpackUint2x32(x)); }
 
@@ -40,116 +46,99 @@ A acc[TM * TC];
 #define FOR_ROWS(i) [[unroll]] for (uint i = 0; i < TM; ++i)
 #define FOR_COLUMNS(j) [[unroll]] for (uint j = 0; j < TC; ++j)
 #define FOR_PAIRS(j) [[unroll]] for (uint j = 0; j < TC / 2; ++j)
-// Adds x * b to row i: b has one column per element, or a pair of them.
-#define ADD_COLUMNS(i, x, b) FOR_COLUMNS(j) { acc[(i) * TC + j] += (x) * b[j]; }
-#define ADD_PAIRS(i, x, b)                       \
+// Adds a * b to row i: b has one column per element, or a pair of them.
+#define ADD_COLUMNS(i, a, b) FOR_COLUMNS(j) { acc[(i) * TC + j] += (a) * b[j]; }
+#define ADD_PAIRS(i, a, b)                       \
   FOR_PAIRS(j) {                                 \
-    acc[(i) * TC + 2 * j] += (x) * b[j].x;       \
-    acc[(i) * TC + 2 * j + 1] += (x) * b[j].y;   \
+    acc[(i) * TC + 2 * j] += (a) * b[j].x;       \
+    acc[(i) * TC + 2 * j + 1] += (a) * b[j].y;   \
   }
+#define FOR_LOADS(i) [[unroll]] for (uint i = 0; i < LOADS; ++i)
+#define FOR_LOADS_OF_PAIRS(i) [[unroll]] for (uint i = 0; i < LOADS_OF_PAIRS; ++i)
 // Declares the pairs of row k of B [K, N] that belong to the columns of this lane.
 #define LOAD_PAIRS_OF_ROW(pairs, k)                                       \
   vec2 pairs[TC / 2];                                                     \
   FOR_PAIRS(j) { pairs[j] = as_pair(Pairs(p.b).v[b_column[j] + (k) * n2]); }
+// Calls step(k) for all k < count.
+#define FOR_STEPS(step, count)                                            \
+  const uint whole = (count) / UNROLLED * UNROLLED;                       \
+  for (uint k = 0; k < whole; k += UNROLLED) {                            \
+    [[unroll]] for (uint kk = 0; kk < UNROLLED; ++kk) { step(k + kk); }   \
+  }                                                                       \
+  if (UNROLLED > 1) {                                                     \
+    for (uint k = whole; k < (count); ++k) { step(k); }                   \
+  }
 
+// A load costs more than the products of a row: a lane loads a pair of neighbours, and each element
+// of A once per workgroup.
 #if defined(LAYOUT_nt)
+uint a_row[LOADS];
+uint b_row[TC];
+void add_pair(uint k) {
+  vec2 ar[LOADS];
+  vec2 br[TC];
+  FOR_LOADS(i) { ar[i] = as_pair(Pairs(p.a).v[a_row[i] + k]); }
+  FOR_COLUMNS(j) { br[j] = as_pair(Pairs(p.b).v[b_row[j] + k]); }
+  FOR_ROWS(i) {
+    const A ax = subgroupShuffle(ar[i / S].x, i % S);
+    const A ay = subgroupShuffle(ar[i / S].y, i % S);
+    FOR_COLUMNS(j) {
+      acc[i * TC + j] += ax * br[j].x;
+      acc[i * TC + j] += ay * br[j].y;
+    }
+  }
+}
 void multiply() {
   const uint k2 = p.k / 2;
-  uint a_row[TM];
-  uint b_row[TC];
-  FOR_ROWS(i) { a_row[i] = o.a / 2 + min(m0 + i, p.m - 1) * k2; }
+  FOR_LOADS(i) { a_row[i] = o.a / 2 + min(m0 + i * S + lane, p.m - 1) * k2; }
   FOR_COLUMNS(j) { b_row[j] = o.b / 2 + min(column(n0, lane, j), p.n - 1) * k2; }
-  Pairs a = Pairs(p.a);
-  Pairs b = Pairs(p.b);
-  const uint whole = k2 / S * S;
-  for (uint k = 0; k < whole; k += S) {
-    vec2 ar[TM];
-    FOR_ROWS(i) { ar[i] = as_pair(a.v[a_row[i] + k + lane]); }
-    [[unroll]] for (uint kk = 0; kk < S; ++kk) {
-      vec2 br[TC];
-      FOR_COLUMNS(j) { br[j] = as_pair(b.v[b_row[j] + k + kk]); }
-      FOR_ROWS(i) {
-        const A ax = subgroupShuffle(ar[i].x, kk);
-        const A ay = subgroupShuffle(ar[i].y, kk);
-        FOR_COLUMNS(j) {
-          acc[i * TC + j] += ax * br[j].x;
-          acc[i * TC + j] += ay * br[j].y;
-        }
-      }
-    }
-  }
-  for (uint k = whole; k < k2; ++k) {
-    vec2 br[TC];
-    FOR_COLUMNS(j) { br[j] = as_pair(b.v[b_row[j] + k]); }
-    FOR_ROWS(i) {
-      const vec2 x = as_pair(a.v[a_row[i] + clamp_index(k, k2)]);
-      FOR_COLUMNS(j) {
-        acc[i * TC + j] += x.x * br[j].x;
-        acc[i * TC + j] += x.y * br[j].y;
-      }
-    }
-  }
+  FOR_STEPS(add_pair, k2)
 }
 #elif defined(LAYOUT_nn)
-void multiply() {
-  const uint n2 = p.n / 2;
-  const uint k2 = p.k / 2;
-  uint a_row[TM];
-  uint b_column[TC / 2];
-  FOR_ROWS(i) { a_row[i] = o.a / 2 + min(m0 + i, p.m - 1) * k2; }
-  FOR_PAIRS(j) { b_column[j] = o.b / 2 + min(column(n0, lane, 2 * j) / 2, n2 - 1); }
-  Pairs a = Pairs(p.a);
-  const uint whole = k2 / S * S;
-  for (uint k = 0; k < whole; k += S) {
-    vec2 ar[TM];
-    FOR_ROWS(i) { ar[i] = as_pair(a.v[a_row[i] + k + lane]); }
-    [[unroll]] for (uint kk = 0; kk < 2 * S; ++kk) {
-      LOAD_PAIRS_OF_ROW(br, 2 * k + kk)
-      FOR_ROWS(i) {
-        const A x = subgroupShuffle((kk & 1) == 0 ? ar[i].x : ar[i].y, kk / 2);
-        ADD_PAIRS(i, x, br)
-      }
-    }
-  }
-  for (uint k = 2 * whole; k < p.k; ++k) {
-    LOAD_PAIRS_OF_ROW(br, k)
-    FOR_ROWS(i) {
-      const A x = p.a.v[2 * a_row[i] + clamp_index(k, p.k)];
-      ADD_PAIRS(i, x, br)
-    }
+uint n2;
+uint a_row[LOADS];
+uint b_column[TC / 2];
+void add_pair(uint k) {
+  vec2 ar[LOADS];
+  FOR_LOADS(i) { ar[i] = as_pair(Pairs(p.a).v[a_row[i] + k]); }
+  LOAD_PAIRS_OF_ROW(first, 2 * k)
+  LOAD_PAIRS_OF_ROW(second, 2 * k + 1)
+  FOR_ROWS(i) {
+    const A ax = subgroupShuffle(ar[i / S].x, i % S);
+    const A ay = subgroupShuffle(ar[i / S].y, i % S);
+    ADD_PAIRS(i, ax, first)
+    ADD_PAIRS(i, ay, second)
   }
 }
-#elif defined(LAYOUT_tn)
-// A is [K, M]. TM / 2 lanes each load a pair of rows of the tile; TM <= 2 * S.
 void multiply() {
-  const uint n2 = p.n / 2;
-  const uint m2 = p.m / 2;
-  uint b_column[TC / 2];
+  const uint k2 = p.k / 2;
+  n2 = p.n / 2;
+  FOR_LOADS(i) { a_row[i] = o.a / 2 + min(m0 + i * S + lane, p.m - 1) * k2; }
   FOR_PAIRS(j) { b_column[j] = o.b / 2 + min(column(n0, lane, 2 * j) / 2, n2 - 1); }
-  const uint a_column = o.a / 2 + min(m0 / 2 + lane % (TM / 2), m2 - 1);
-  Pairs a = Pairs(p.a);
-  const uint whole = p.k / 4 * 4;
-  for (uint k = 0; k < whole; k += 4) {
-    vec2 ar[4];
-    [[unroll]] for (uint kk = 0; kk < 4; ++kk) {
-      ar[kk] = as_pair(a.v[a_column + (k + kk) * m2]);
-    }
-    [[unroll]] for (uint kk = 0; kk < 4; ++kk) {
-      LOAD_PAIRS_OF_ROW(br, k + kk)
-      FOR_ROWS(i) {
-        const A x = subgroupShuffle((i & 1) == 0 ? ar[kk].x : ar[kk].y, i / 2);
-        ADD_PAIRS(i, x, br)
-      }
-    }
+  FOR_STEPS(add_pair, k2)
+}
+#elif defined(LAYOUT_tn)
+// A is [K, M]: a lane loads a pair of rows of the tile.
+uint n2;
+uint m2;
+uint a_column[LOADS_OF_PAIRS];
+uint b_column[TC / 2];
+void add_row(uint k) {
+  vec2 ar[LOADS_OF_PAIRS];
+  FOR_LOADS_OF_PAIRS(i) { ar[i] = as_pair(Pairs(p.a).v[a_column[i] + k * m2]); }
+  LOAD_PAIRS_OF_ROW(br, k)
+  FOR_ROWS(i) {
+    const vec2 pair = ar[i / 2 / S];
+    const A x = subgroupShuffle((i & 1) == 0 ? pair.x : pair.y, i / 2 % S);
+    ADD_PAIRS(i, x, br)
   }
-  for (uint k = whole; k < p.k; ++k) {
-    const vec2 ar = as_pair(a.v[a_column + k * m2]);
-    LOAD_PAIRS_OF_ROW(br, k)
-    FOR_ROWS(i) {
-      const A x = subgroupShuffle((i & 1) == 0 ? ar.x : ar.y, i / 2);
-      ADD_PAIRS(i, x, br)
-    }
-  }
+}
+void multiply() {
+  n2 = p.n / 2;
+  m2 = p.m / 2;
+  FOR_PAIRS(j) { b_column[j] = o.b / 2 + min(column(n0, lane, 2 * j) / 2, n2 - 1); }
+  FOR_LOADS_OF_PAIRS(i) { a_column[i] = o.a / 2 + min(m0 / 2 + i * S + lane, m2 - 1); }
+  FOR_STEPS(add_row, p.k)
 }
 #elif defined(LAYOUT_codes)
 void multiply() {
@@ -192,6 +181,33 @@ void multiply() {
 }
 #endif
 
+// Rows and columns past the edge are equal to those at the edge, so no condition is needed, which
+// would double the code of a large tile.
+#if defined(LAYOUT_nn) || defined(LAYOUT_tn)
+void store() {
+  FOR_PAIRS(j) {
+    const uint n = 2 * min(column(n0, lane, 2 * j) / 2, p.n / 2 - 1);
+    vec2 bias = vec2(0);
+    if (p.has_bias != 0) {
+      bias = vec2(p.bias.v[n], p.bias.v[n + 1]);
+    }
+    FOR_ROWS(i) {
+      const vec2 sums = vec2(acc[i * TC + 2 * j], acc[i * TC + 2 * j + 1]) + bias;
+      PairsOfC(p.c).v[(o.c + min(m0 + i, p.m - 1) * p.n + n) / 2] =
+          packUint2x32(floatBitsToUint(sums));
+    }
+  }
+}
+#else
+void store() {
+  FOR_COLUMNS(j) {
+    const uint n = min(column(n0, lane, j), p.n - 1);
+    const A bias = p.has_bias != 0 ? p.bias.v[n] : 0;
+    FOR_ROWS(i) { p.c.v[o.c + min(m0 + i, p.m - 1) * p.n + n] = acc[i * TC + j] + bias; }
+  }
+}
+#endif
+
 void main() {
   const uint per_matrix = p.groups_x * p.groups_y;
   const uint group = group_index();
@@ -207,15 +223,5 @@ void main() {
     acc[i] = 0;
   }
   multiply();
-  FOR_COLUMNS(j) {
-    const uint n = column(n0, lane, j);
-    if (n < p.n) {
-      const A bias = p.has_bias != 0 ? p.bias.v[n] : 0;
-      FOR_ROWS(i) {
-        if (m0 + i < p.m) {
-          p.c.v[o.c + (m0 + i) * p.n + n] = acc[i * TC + j] + bias;
-        }
-      }
-    }
-  }
+  store();
 }

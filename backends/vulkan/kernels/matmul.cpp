@@ -37,7 +37,7 @@ struct Choice {
 struct Way {
   enum class Kind : uint8_t {
     few_rows,  // few_rows.h; `size` columns per workgroup
-    lanes,     // matmul_lanes.comp; at most `size` rows per lane
+    lanes,     // matmul_lanes.comp; kLaneTiles[size]
     tile,      // matmul_tile.comp; kTiles[size]
     units,     // matmul_units.comp; kUnitTiles[size]
   };
@@ -136,8 +136,26 @@ const Tile& choose_tile(const PhysicalDevice& physical, const MatrixProduct& p) 
   return kTiles[i];
 }
 
-// Rows of a lane of matmul_lanes.comp, from the default down.
-constexpr uint32_t kLaneRows[] = {16, 8, 4};
+// Tiles of matmul_lanes.comp: rows, and columns of each lane. Loads take most of the time, and the
+// largest tile needs the fewest. The variants `any` and `codes` do not have it,
+// and its loop may have a step for each k.
+struct LaneTile {
+  uint32_t rows;
+  uint32_t columns;
+};
+constexpr LaneTile kLaneTiles[] = {{64, 8}, {16, 4}, {8, 4}, {4, 4}};
+
+// The largest tile, if the product is worth its code, which takes a second to compile, and has
+// tiles for several threads.
+const LaneTile& choose_lane_tile(const MatrixProduct& p, uint32_t lanes) {
+  constexpr double kManyProducts = 1 << 25;
+  constexpr uint64_t kManyTiles = 4;
+  const LaneTile& large = kLaneTiles[0];
+  const double products = static_cast<double>(elements_of_c(p)) * static_cast<double>(p.k);
+  const uint64_t tiles =
+      tiles_along(p.m, large.rows) * tiles_along(p.n, large.columns * lanes) * p.batch.elements();
+  return products >= kManyProducts && tiles >= kManyTiles ? large : kLaneTiles[1];
+}
 
 // Bits 0 and 1 of LAYOUT: the rows of A, of B are aligned to 16 bytes, which have `per_vector`
 // elements.
@@ -158,7 +176,7 @@ bool all_even(const Product& p, std::initializer_list<int64_t> lengths) {
       even = even && stride % 2 == 0;
     }
   }
-  return even && p.a % 8 == 0 && p.b % 8 == 0;
+  return even && p.a % 8 == 0 && p.b % 8 == 0 && p.c % 8 == 0;
 }
 
 Choice choose(const Launch& l, const Product& p, const std::optional<Way>& way) {
@@ -167,21 +185,19 @@ Choice choose(const Launch& l, const Product& p, const std::optional<Way>& way) 
     return {p.has_codes() ? shader::matmul_tile_codes : shader::matmul_tile_plain, tile.rows,
             tile.columns, tile.local};
   }
-  const uint32_t columns = 4 * l.lanes();
-  const uint32_t rows = way ? way->size : kLaneRows[0];
-  if (p.has_codes()) {
-    return {shader::matmul_lanes_codes, rows, columns, l.lanes()};
-  }
-  if (!p.transpose_a && p.transpose_b && all_even(p, {p.k})) {
-    return {shader::matmul_lanes_nt, rows, columns, l.lanes()};
-  }
-  if (!p.transpose_a && !p.transpose_b && all_even(p, {p.k, p.n})) {
-    return {shader::matmul_lanes_nn, rows, columns, l.lanes()};
-  }
-  if (p.transpose_a && !p.transpose_b && all_even(p, {p.m, p.n})) {
-    return {shader::matmul_lanes_tn, std::min(rows, 2 * l.lanes()), columns, l.lanes()};
-  }
-  return {shader::matmul_lanes_any, rows, columns, l.lanes()};
+  const bool nt = !p.transpose_a && p.transpose_b && all_even(p, {p.k});
+  const bool nn = !p.transpose_a && !p.transpose_b && all_even(p, {p.k, p.n});
+  const bool tn = p.transpose_a && !p.transpose_b && all_even(p, {p.m, p.n});
+  const bool has_large = !p.has_codes() && (nt || nn || tn) && p.k <= kMaxIterations;
+  const LaneTile& tile = !has_large ? kLaneTiles[std::max(way ? way->size : 0, 1u)]
+                         : way      ? kLaneTiles[way->size]
+                                    : choose_lane_tile(p, l.lanes());
+  const uint32_t shader = p.has_codes() ? shader::matmul_lanes_codes
+                          : nt          ? shader::matmul_lanes_nt
+                          : nn          ? shader::matmul_lanes_nn
+                          : tn          ? shader::matmul_lanes_tn
+                                        : shader::matmul_lanes_any;
+  return {shader, tile.rows, tile.columns * l.lanes(), l.lanes()};
 }
 
 // The push constants of lib/matmul.glsl, for workgroups that compute `rows` x `columns`. Sets the
@@ -246,7 +262,8 @@ void multiply(Launch& l, const Product& all, VkDeviceAddress workspace,
   }
   const Work work = work_of(p, sizeof(float));
   if (l.physical().prefers_lanes()) {
-    l.dispatch(choice.shader, {choice.rows, p.format}, push, grid, work);
+    l.dispatch(choice.shader, {choice.rows, p.format, choice.columns / l.lanes()}, push, grid,
+               work);
   } else {
     l.dispatch(choice.shader, {choice.rows, choice.columns, aligned_rows(p, 4), p.format}, push,
                grid, work);
@@ -393,8 +410,8 @@ std::vector<Way> ways_of(const PhysicalDevice& physical, const Node& node) {
     }
   }
   if (physical.prefers_lanes()) {
-    for (const uint32_t rows : kLaneRows) {
-      ways.push_back({Way::Kind::lanes, rows});
+    for (uint32_t i = 0; i < std::size(kLaneTiles); ++i) {
+      ways.push_back({Way::Kind::lanes, i});
     }
     return ways;
   }
