@@ -11,7 +11,7 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tensor_product_kernels {
 
-constexpr int kDepth = 32;  // parts of k are multiples of it, and it is a multiple of kPanelDepth
+constexpr int kDepth = 32;  // parts of k are multiples of it
 
 // The tiles, largest first. A GPU multiplies `rate` percent as fast with a tile as with the largest
 // one, if each SM has several. (Ratios of operations to bytes loaded into shared memory and

@@ -38,7 +38,7 @@ Result<Traits> Traits::of(int device) {
   cudaDeviceProp p;
   BOWLINE_CUDA(cudaGetDeviceProperties(&p, device), "ask for the properties of the GPU");
   return Traits{code_for(kArchitectures, p.major, p.minor), p.multiProcessorCount,
-                p.cooperativeLaunch != 0};
+                static_cast<unsigned>(p.sharedMemPerBlockOptin), p.cooperativeLaunch != 0};
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -2,6 +2,7 @@
 // on a device with the same traits always run the same kernels.
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/status.h"
@@ -29,8 +30,9 @@ enum class AttentionKernel : uint8_t {
 };
 
 struct Traits {
-  int code = 0;        // from code_for
-  int processors = 0;  // multiprocessors
+  int code = 0;         // from code_for
+  int processors = 0;   // multiprocessors
+  unsigned shared = 0;  // bytes of shared memory that a block may have; 0: unknown
   bool has_cooperative_launch = true;
   bool tf32 = false;  // DeviceOptions::matmul_precision, from sm_80 on
 
@@ -55,6 +57,8 @@ struct Traits {
   }
   // The most shared memory of a block on every GPU that runs the code.
   unsigned shared_bytes() const { return (code < 80 ? 64 : 99) * 1024; }
+  // The most on this GPU. Results must not depend on it.
+  unsigned most_shared_bytes() const { return std::max(shared, shared_bytes()); }
 };
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -22,6 +22,23 @@ TEST_F(TensorProducts, LargeTilesOfEveryLayout) {
 )");
 }
 
+// The largest tile keeps up to four panels of 48 KiB in shared memory. Here k has six of them.
+TEST_F(TensorProducts, AsManyPanelsAsSharedMemoryHolds) {
+  struct Memory {
+    unsigned kib;  // of a block: on sm_86, sm_80 and sm_90
+    unsigned panels;
+  };
+  for (const Memory& memory : {Memory{99, 2}, Memory{163, 3}, Memory{227, 4}}) {
+    cuda_emu::machine().shared_kib = memory.kib;
+    compare_all(kSmallAmpere, Op::MatMul, R"(
+| [120,328] [328,248] | | dtype=bf16
+| [120,328] [248,328] | transpose_b=true | dtype=f16
+| [328,120] [328,248] | transpose_a=true | dtype=f16
+)");
+    EXPECT_EQ(cuda_emu::machine().last.shared_bytes, memory.panels * 48 * 1024);
+  }
+}
+
 TEST_F(TensorProducts, SmallTilesOfEveryLayout) {
   compare_all(kAmpere, Op::MatMul, R"(
 n=8,40 | [40,n] [n,24] | transpose_a=false transpose_b=false | dtype=f16,bf16

@@ -145,7 +145,7 @@ LISTING = """
 def self_test():
     code = Code("k", 90, registers=128, threads=256)
     add_instructions(LISTING, {"k": code})
-    expected = {"stack": 0, "local": 1, "registers": 128, "blocks": 2, "hmma": 1, "others": 3, "math": 25, "conversions": 2, "wide": 1}
+    expected = {"stack": 0, "local": 1, "registers": 128, "blocks": 2, "hmma": 1, "others": 3, "burst": 1, "math": 25, "conversions": 2, "wide": 1}
     lines = "* * stack<=0 others<=3  # default\na.k<1,*> 90 others<=2.5 blocks>=3\n"
     broken = [*breaches(read_budgets(lines), "a.k<1,2>", code)]
     refused = []

@@ -7,10 +7,6 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// Elements along k: 4 packs.
-template <class T>
-constexpr int kPanelDepth = 4 * kPack<T>;
-
 // A matrix of a product. Its rows are the m rows of a, or the n columns of b. Memory has lines: a
 // line is a row, or all rows at one k.
 template <class T>
@@ -22,18 +18,19 @@ struct PanelSource {
   bool packs;  // lines consist of whole packs at multiples of 16 bytes
 };
 
-// kRows rows and kPanelDepth<T> steps of k. A line is along k or across it.
+// kRows rows and kPacks packs along k. A line is along k or across it.
 //
 // A decoded element has more bits than T. It is stored as a sum of kParts elements, each of which
 // rounds what the earlier ones leave. The parts of a panel follow each other.
-template <class T, int kRows, bool kAlongK, int kThreads, int kParts>
+template <class T, int kRows, int kPacks, bool kAlongK, int kThreads, int kParts>
 class Panel {
  public:
-  static constexpr int kDepth = kPanelDepth<T>;
+  static constexpr int kDepth = kPacks * kPack<T>;                    // elements along k
   static constexpr int kOfPack = kPack<T>;                            // elements
   static constexpr int kLine = (kAlongK ? kDepth : kRows) / kOfPack;  // packs
   static constexpr int kSize = kRows * kDepth / kOfPack;              // packs
   static constexpr int kEach = kSize / kThreads;                      // packs per thread
+  static constexpr int kSteps = kPacks / 2;                           // of a matrix instruction
   static constexpr int kLines = kThreads / kLine;  // lines that the threads load at once
   // Fragments of f32 across k are read as words: 4 lines of 8 words at once.
   static constexpr bool kWords = !kAlongK && std::is_same_v<T, float>;
@@ -54,32 +51,34 @@ class Panel {
         end_(end),
         line_(static_cast<int>(threadIdx.x) / kLine),
         column_(static_cast<int>(threadIdx.x) % kLine),
-        to_(place(line_, column_)) {
+        to_(place(line_, column_)),
+        rows_left_(source.rows - row - line_),
+        left_(end - begin - (kAlongK ? kOfPack * column_ : line_)) {
     if (source.codes.codes != nullptr) {
       first_line_ = offset / source.line;
       return;
     }
-    const T* const data = source.data + offset;
-    if (kAlongK) {
-      // Rows outside the matrix repeat the last one: their results are not written.
-      BOWLINE_UNROLL
-      for (int j = 0; j < kEach; ++j) {
-        const int at = row + line_ + j * kLines;
-        from_[j] = data + (at < source.rows ? at : source.rows - 1) * source.line + begin +
-                   kOfPack * column_;
-      }
-    } else {
-      from_[0] = data + (begin + line_) * source.line + first_column();
-    }
+    const int64_t line = line_ + (kAlongK ? row : begin);
+    from_ = source.data + offset + line * source.line +
+            (kAlongK ? begin + kOfPack * column_ : first_column());
   }
 
-  // Copies the next steps of k to shared memory. The source has packs.
-  __device__ void copy(const Packs& to) {
+  // Copies a part of the next steps of k to shared memory: part `part` of kOf. The source has
+  // packs. What is outside the matrix becomes 0.
+  template <int kOf>
+  __device__ void copy(const Packs& to, int part) const {
     BOWLINE_UNROLL
     for (int j = 0; j < kEach; ++j) {
-      copy_async(to, to_ + j * kThreads, at(j), is_inside(j) ? 16 : 0);
+      if (j * kOf / kEach == part) {
+        copy_async(to, to_ + j * kThreads, at(j), is_inside(j) ? 16 : 0);
+      }
     }
-    advance();
+  }
+  // Continues with the next steps of k.
+  __device__ void advance() {
+    k_ += kDepth;
+    left_ -= kDepth;
+    from_ += kAlongK ? kDepth : kDepth * source_.line;
   }
 
   // The same through registers, for every source. Quantized elements are decoded when they are
@@ -127,27 +126,14 @@ class Panel {
     const int column = row_ + kOfPack * column_;
     return source_.packs && column >= source_.rows ? source_.rows - kOfPack : column;
   }
-  __device__ const T* at(int j) const {
-    return kAlongK ? from_[j] : from_[0] + j * kLines * source_.line;
-  }
+  __device__ const T* at(int j) const { return from_ + j * kLines * source_.line; }
   __device__ bool is_inside(int j) const {
-    return kAlongK ? k_ + kOfPack * column_ < end_ : k_ + line_ + j * kLines < end_;
-  }
-  __device__ void advance() {
-    k_ += kDepth;
-    if (kAlongK) {
-      BOWLINE_UNROLL
-      for (int j = 0; j < kEach; ++j) {
-        from_[j] += kDepth;
-      }
-    } else {
-      from_[0] += kDepth * source_.line;
-    }
+    return kAlongK ? j * kLines < rows_left_ && left_ > 0 : j * kLines < left_;
   }
   // Loads single elements.
   __device__ uint4 gather(int j) const {
     const int first = kAlongK ? k_ + kOfPack * column_ : row_ + kOfPack * column_;
-    const int end = kAlongK ? end_ : is_inside(j) ? source_.rows : 0;
+    const int end = !is_inside(j) ? 0 : kAlongK ? end_ : source_.rows;
     const T* const from = at(j);
     Some<T, 8> some;
     BOWLINE_UNROLL
@@ -199,14 +185,16 @@ class Panel {
   int line_;    // of this thread
   int column_;  // pack in the line
   int to_;
+  int rows_left_;           // from the first line of this thread on, if lines are along k
+  int left_;                // steps of k from its first element on
   int64_t first_line_ = 0;  // of a quantized matrix
-  const T* from_[kAlongK ? kEach : 1] = {};
+  const T* from_ = nullptr;
   uint4 moving_[kEach];
 };
 
-// Loads the fragments of 16 kTiles rows and two packs of k from a panel. kIsA: as operand a, 16
-// rows in four registers; else as operand b, 8 rows in two registers and the next 8 rows in two
-// more.
+// Loads the fragments of 16 kTiles rows and two packs of k, a step, from a panel. kIsA: as operand
+// a, 16 rows in four registers; else as operand b, 8 rows in two registers and the next 8 rows in
+// two more.
 template <class P, bool kAlongK, bool kIsA, int kTiles>
 class Fragments {
  public:
@@ -226,16 +214,14 @@ class Fragments {
       }
     }
   }
-  __device__ void load(uint32_t (&to)[kTiles][4], const Packs& from, int step) const {
-    BOWLINE_UNROLL
-    for (int i = 0; i < kTiles; ++i) {
-      if constexpr (P::kWords) {
-        load_words(to[i], from, i, step);
-      } else if constexpr (kAlongK) {
-        load_matrices(to[i], from, at_[step] + i * 16 * P::kLine);
-      } else {
-        load_transposed(to[i], from, at_[i] + step * 16 * P::kLine);
-      }
+  // Loads those of 16 rows: tile i.
+  __device__ void load(uint32_t (&to)[4], const Packs& from, int step, int i) const {
+    if constexpr (P::kWords) {
+      load_words(to, from, i, step);
+    } else if constexpr (kAlongK) {
+      load_matrices(to, from, at_[step] + i * 16 * P::kLine);
+    } else {
+      load_transposed(to, from, at_[i] + step * 16 * P::kLine);
     }
   }
 
@@ -251,7 +237,7 @@ class Fragments {
     }
   }
 
-  static constexpr int kPlaces = P::kWords ? 4 : kAlongK ? 2 : kTiles;
+  static constexpr int kPlaces = P::kWords ? 4 : kAlongK ? P::kSteps : kTiles;
   int at_[kPlaces];
 };
 

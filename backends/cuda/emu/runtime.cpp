@@ -48,6 +48,13 @@ cudaError_t note(cudaError_t error) {
   return error;
 }
 
+// If the test sets none, the limit that holds on every GPU of an architecture: 64 KiB on sm_75, 99
+// KiB on sm_86. Larger ones exist (CUDA C++ Programming Guide, "Compute Capabilities").
+unsigned most_shared_bytes() {
+  const unsigned least = the_machine.major < 8 ? 64 : 99;
+  return (the_machine.shared_kib != 0 ? the_machine.shared_kib : least) * 1024;
+}
+
 // The error that every call to the device returns first.
 cudaError_t state() { return the_machine.driver != cudaSuccess ? the_machine.driver : sticky; }
 
@@ -144,6 +151,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->minor = the_machine.minor;
   properties->multiProcessorCount = the_machine.processors;
   properties->cooperativeLaunch = the_machine.has_cooperative_launch ? 1 : 0;
+  properties->sharedMemPerBlockOptin = most_shared_bytes();
   return note(the_machine.driver);
 }
 cudaError_t cudaSetDevice(int device) {
@@ -322,11 +330,9 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) 
   return cudaSuccess;
 }
 
-// The limit that holds on every GPU of an architecture: 64 KiB on sm_75, 99 KiB on sm_86. Larger
-// ones exist (CUDA C++ Programming Guide, "Compute Capabilities").
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {
   const std::lock_guard lock(mutex);
-  if (value < 0 || value > (the_machine.major < 8 ? 64 : 99) * 1024) {
+  if (value < 0 || static_cast<unsigned>(value) > most_shared_bytes()) {
     return note(cudaErrorInvalidValue);
   }
   shared_limits[function] = value;

@@ -63,6 +63,7 @@ struct cudaDeviceProp {
   int minor;
   int multiProcessorCount;
   int cooperativeLaunch;
+  size_t sharedMemPerBlockOptin;
 };
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
@@ -127,6 +128,7 @@ struct Machine {
   int minor = 0;
   int processors = 132;  // multiprocessors
   bool has_cooperative_launch = true;
+  unsigned shared_kib = 0;  // shared memory of a block; 0: the least on GPUs of the architecture
   size_t memory_bytes = size_t{8} << 30;
   // Products use the stand-in for cuBLASLt (emu/cublaslt.h), not Bowline's own kernels.
   bool has_cublas = std::getenv("BOWLINE_CUBLASLT") != nullptr;

@@ -11,9 +11,9 @@
 #include <algorithm>
 
 #include "device/elements.cuh"
-#include "device/panels.cuh"
 #include "device/splits.cuh"
 #include "device/tensor_product.cuh"
+#include "device/warp_product.cuh"
 #include "tensor_product_plan.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tensor_product_kernels {
@@ -26,23 +26,26 @@ struct Product {
   int k;
   Loops<2> batches;
   unsigned tiles[2];
-  int split;  // k per part
+  int split;   // k per part
+  int stages;  // panels in shared memory at once, with Way::copies
 };
 
-// A tile of kM x kN results; each warp computes kWarpM x kWarpN of them.
-template <int kM_, int kN_, int kWarpM_, int kWarpN_, int kBlocks_>
+// A tile of kM x kN results; each warp computes kWarpM x kWarpN of them. A panel has kPacks packs
+// along k.
+template <int kM_, int kN_, int kPacks_, int kWarpM_, int kWarpN_, int kBlocks_>
 struct Tile {
-  static constexpr int kM = kM_, kN = kN_, kWarpM = kWarpM_, kWarpN = kWarpN_;
+  static constexpr int kM = kM_, kN = kN_, kPacks = kPacks_, kWarpM = kWarpM_, kWarpN = kWarpN_;
   static constexpr int kBlocks = kBlocks_;  // that an SM should hold
   static constexpr int kAcross = kN / kWarpN;
   static constexpr int kThreads = 32 * kAcross * (kM / kWarpM);
-  static constexpr int kStage = (kM + kN) * 4;  // packs
+  static constexpr int kStage = (kM + kN) * kPacks;  // packs
 };
 
 // How panels get to shared memory: by asynchronous copies, through registers, or through registers
 // with an operand that is quantized.
 enum class Way { copies, registers, codes };
-constexpr int stages(Way way) { return way == Way::copies ? 4 : 2; }
+constexpr int kStages = 2;      // panels in shared memory at once, except with Way::copies
+constexpr int kMostStages = 4;  // with Way::copies, which uses at least 2
 template <class T>
 constexpr int parts(Way way) {
   return way != Way::codes ? 1 : std::is_same_v<T, __half> ? 2 : 3;
@@ -149,119 +152,132 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
   }
 }
 
-// The sums of the lines of an operand, which matrix instructions multiply with ones. A warp has
-// kTiles tiles of 16 lines. The warps with the same tiles, kWays, share them.
-template <class T, bool kOfA, int kTiles, int kWays>
-class Lines {
- public:
-  static_assert(kTiles % kWays == 0);
-
-  // `way`: the number of this warp among those that share. If the compiler knew that a warp has
-  // neighbouring tiles, it would index them, in memory.
-  __device__ explicit Lines(int way) : way_(way), own_(opaque(((1 << kEach) - 1) << way * kEach)) {}
-
-  // The tiles of both operands.
-  template <int kTilesA, int kTilesB>
-  __device__ void add(const uint32_t (&a)[kTilesA][4], const uint32_t (&b)[kTilesB][4]) {
-    if constexpr (kOfA) {
-      add_tiles(a);
-    } else {
-      add_tiles(b);
-    }
+// Waits for the oldest of the panels that are on their way to shared memory: `stages` - 1.
+template <int kMost>
+__device__ void wait_panel(int stages) {
+  if (stages == 2) {
+    wait_copies<0>();
+  } else if (stages == 3) {
+    wait_copies<1>();
+  } else {
+    wait_copies<kMost - 2>();
   }
+}
 
-  // Calls put(line, sum) for the lines of the warp. `first`: the first line of its tiles.
-  template <class F>
-  __device__ void for_each(int first, F&& put) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+// Multiplies panels of a and b that asynchronous copies bring to shared memory, `stages` at once. A
+// stage has kStage packs.
+template <int kStage, class W, class A, class B>
+__device__ void multiply_copied(W& product, A& a, B& b, const Packs& shared, int stages,
+                                int panels) {
+  constexpr int kSteps = W::kSteps;
+  const auto next = [&](int stage) {
+    return stage + kStage == stages * kStage ? 0 : stage + kStage;
+  };
+  // Copies part `part` of kOf of the next panels. Panels after the last one become 0.
+  const auto copy = [&]<int kOf>(const Packs& to, int part) {
+    a.template copy<kOf>(to, part);
+    b.template copy<kOf>(to.from(A::kSize), part);
+  };
+  const auto end_copies = [&] {
+    a.advance();
+    b.advance();
+    commit_copies();
+  };
+  int writing = 0;
+  for (int i = 0; i < stages - 1; ++i) {
+    copy.template operator()<1>(shared.from(writing), 0);
+    end_copies();
+    writing = next(writing);
+  }
+  wait_panel<kMostStages>(stages);
+  __syncthreads();
+  int reading = 0;
+  product.load_first(shared, shared.from(A::kSize));
+  BOWLINE_KEEP_LOOP
+  for (int panel = 0; panel < panels; ++panel) {
     BOWLINE_UNROLL
-    for (int i = 0; i < kEach; ++i) {
-      const float sum = of_lanes(sums_[i][0]);
-      const float next = of_lanes(sums_[i][2]);
-      if (lane % 4 == 0) {
-        const int line = first + 16 * (way_ * kEach + i) + lane / 4;
-        put(line, sum);
-        put(line + 8, next);
+    for (int step = 0; step < kSteps; ++step) {
+      // All warps have loaded the last operands of the panel: its memory may be written.
+      if (step == kSteps - 1) {
+        end_copies();
+        wait_panel<kMostStages>(stages);
+        __syncthreads();
+        writing = next(writing);
+        reading = next(reading);
       }
-    }
-  }
-
- private:
-  // TF32 would round the elements, so each lane adds its own f32.
-  static constexpr bool kAdds = std::is_same_v<T, float>;
-
-  __device__ void add_tiles(const uint32_t (&tiles)[kTiles][4]) {
-    uint32_t ones = 0;
-    if constexpr (!kAdds) {
-      ones = pair_of<T>(1, 1);
-    }
-    BOWLINE_UNROLL
-    for (int i = 0; i < kTiles; ++i) {
-      if ((own_ >> i & 1) != 0) {
-        const auto& t = tiles[i];
-        float(&sums)[4] = sums_[i % kEach];
-        constexpr int kSecond = kOfA ? 1 : 2;  // tiles of b have their words in another order
-        if constexpr (kAdds) {
-          sums[0] += __uint_as_float(t[0]) + __uint_as_float(t[3 - kSecond]);
-          sums[2] += __uint_as_float(t[kSecond]) + __uint_as_float(t[3]);
-        } else {
-          multiply_add<T>(sums, {t[0], t[kSecond], t[3 - kSecond], t[3]}, {ones, ones});
+      product.multiply(step, [&](int part) {
+        const Packs from = shared.from(reading);
+        product.load(from, from.from(A::kSize), (step + 1) % kSteps, part);
+        // The compiler orders copies after loads with three more loads, so a step has its copies
+        // in a row.
+        if (step < kSteps - 1 && part == 0) {
+          copy.template operator()<kSteps - 1>(shared.from(writing), step);
         }
+      });
+    }
+  }
+  wait_copies<0>();
+  __syncthreads();
+}
+
+// The same with panels that go through registers, and have kParts parts.
+template <bool kCodes, int kParts, int kStage, class W, class A, class B>
+__device__ void multiply_loaded(W& product, A& a, B& b, const Packs& shared, int panels) {
+  const auto multiply_panels = [&](const Packs& panel_a, const Packs& panel_b) {
+    product.load_first(panel_a, panel_b);
+    BOWLINE_UNROLL
+    for (int step = 0; step < W::kSteps; ++step) {
+      product.multiply(step, [&](int part) {
+        if (step + 1 < W::kSteps) {
+          product.load(panel_a, panel_b, step + 1, part);
+        }
+      });
+    }
+  };
+  // Products of two parts that are both small are left out.
+  const auto multiply_parts = [&](const Packs& stage) {
+    const Packs stage_b = stage.from(kParts * A::kSize);
+    BOWLINE_KEEP_LOOP
+    for (int i = 0; i < (kParts == 1 ? 1 : a.parts()); ++i) {
+      BOWLINE_KEEP_LOOP
+      for (int j = 0; j < (kParts == 1 ? 1 : min(b.parts(), kParts - i)); ++j) {
+        multiply_panels(stage.from(i * A::kSize), stage_b.from(j * B::kSize));
       }
     }
+  };
+  const auto load = [&] {
+    a.template load<kCodes>();
+    b.template load<kCodes>();
+  };
+  const auto store = [&](int panel) {
+    const Packs to = shared.from(panel % kStages * kStage);
+    a.template store<kCodes>(to);
+    b.template store<kCodes>(to.from(kParts * A::kSize));
+  };
+  if (panels > 0) {
+    load();
+    store(0);
   }
-  // The sum of a line. A matrix instruction has already added the elements of all lanes.
-  __device__ static float of_lanes(float sum) {
-    if constexpr (kAdds) {
-      sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-      sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
+  __syncthreads();
+  for (int panel = 0; panel < panels; ++panel) {
+    if (panel + 1 < panels) {
+      load();
     }
-    return sum;
-  }
-
-  static constexpr int kEach = kTiles / kWays;
-  int way_;
-  int own_;  // a bit per tile
-  float sums_[kEach][4] = {};
-};
-
-template <int kTiles>
-__device__ void round_to_tf32(uint32_t (&tiles)[kTiles][4]) {
-  BOWLINE_UNROLL
-  for (int i = 0; i < kTiles; ++i) {
-    BOWLINE_UNROLL
-    for (int e = 0; e < 4; ++e) {
-      tiles[i][e] = to_tf32(tiles[i][e]);
+    multiply_parts(shared.from(panel % kStages * kStage));
+    if (panel + 1 < panels) {
+      store(panel + 1);
     }
+    __syncthreads();
   }
 }
-
-// TF32: sums the lines of the operands, and then rounds the operands. Other dtypes are not rounded.
-template <class T, class L, int kTilesA, int kTilesB>
-__device__ void round_operands(L& lines, bool sums_lines, uint32_t (&a)[kTilesA][4],
-                               uint32_t (&b)[kTilesB][4]) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (sums_lines) {
-      lines.add(a, b);
-    }
-    round_to_tf32(a);
-    round_to_tf32(b);
-  }
-}
-
-// The operand whose lines are summed.
-enum class Summed { none, a, b };
 
 // kAlongA, kAlongB: the lines of a and b are along k.
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay, Summed kSummed>
 __device__ void multiply_tile(const Product<T>& p) {
-  constexpr int kStages = stages(kWay);
   constexpr int kParts = parts<T>(kWay);
   constexpr int kStage = kParts * Tile::kStage;
-  using PanelA = Panel<T, Tile::kM, kAlongA, Tile::kThreads, kParts>;
-  using PanelB = Panel<T, Tile::kN, kAlongB, Tile::kThreads, kParts>;
-  constexpr int kTilesM = Tile::kWarpM / 16;
-  constexpr int kTilesN = Tile::kWarpN / 8;
+  using PanelA = Panel<T, Tile::kM, Tile::kPacks, kAlongA, Tile::kThreads, kParts>;
+  using PanelB = Panel<T, Tile::kN, Tile::kPacks, kAlongB, Tile::kThreads, kParts>;
   const Packs shared = dynamic_shared();
   const TilePlace place = place_of_block(p);
   int64_t offsets[2];
@@ -273,104 +289,20 @@ __device__ void multiply_tile(const Product<T>& p) {
   PanelA a(p.sources[0], offsets[0], row, begin, end);
   PanelB b(p.sources[1], offsets[1], column, begin, end);
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int warp_row = warp / Tile::kAcross * Tile::kWarpM;
-  const int warp_column = warp % Tile::kAcross * Tile::kWarpN;
-  const Fragments<PanelA, kAlongA, true, kTilesM> of_a(warp_row);
-  const Fragments<PanelB, kAlongB, false, kTilesN / 2> of_b(warp_column);
-
-  float sums[kTilesM][kTilesN][4] = {};
-  // The tiles at the edges of y sum lines.
-  constexpr bool kOfA = kSummed == Summed::a;
-  constexpr int kAbove = Tile::kM / Tile::kWarpM;
-  Lines<T, kOfA, kOfA ? kTilesM : kTilesN / 2, kOfA ? Tile::kAcross : kAbove> lines(
-      kOfA ? warp % Tile::kAcross : warp / Tile::kAcross);
-  const bool sums_lines = kSummed != Summed::none && p.results.sums_lines(place);
-  const auto multiply_parts = [&](const Packs& panel_a, const Packs& panel_b) {
-    BOWLINE_UNROLL
-    for (int step = 0; step < 2; ++step) {
-      uint32_t x[kTilesM][4];
-      uint32_t w[kTilesN / 2][4];
-      of_a.load(x, panel_a, step);
-      of_b.load(w, panel_b, step);
-      round_operands<T>(lines, sums_lines, x, w);
-      BOWLINE_UNROLL
-      for (int i = 0; i < kTilesM; ++i) {
-        BOWLINE_UNROLL
-        for (int j = 0; j < kTilesN; ++j) {
-          multiply_add<T>(sums[i][j], x[i], {w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]});
-        }
-      }
-      if (!std::is_same_v<T, float> && sums_lines) {
-        lines.add(x, w);
-      }
-    }
-  };
-  // Products of two parts that are both small are left out.
-  const auto multiply = [&](const Packs& stage) {
-    const Packs stage_b = stage.from(kParts * PanelA::kSize);
-    BOWLINE_KEEP_LOOP
-    for (int i = 0; i < (kParts == 1 ? 1 : a.parts()); ++i) {
-      BOWLINE_KEEP_LOOP
-      for (int j = 0; j < (kParts == 1 ? 1 : min(b.parts(), kParts - i)); ++j) {
-        multiply_parts(stage.from(i * PanelA::kSize), stage_b.from(j * PanelB::kSize));
-      }
-    }
-  };
-  const int steps = (end - begin + kPanelDepth<T> - 1) / kPanelDepth<T>;
+  WarpProduct<T, Tile, PanelA, PanelB, kAlongA, kAlongB, kSummed> product(
+      warp, p.results.sums_lines(place));
+  const int panels = (end - begin + PanelA::kDepth - 1) / PanelA::kDepth;
   if constexpr (kWay == Way::copies) {
-    const auto copy = [&](int step) {
-      if (step < steps) {
-        const Packs to = shared.from(step % kStages * kStage);
-        a.copy(to);
-        b.copy(to.from(kParts * PanelA::kSize));
-      }
-      commit_copies();
-    };
-    for (int step = 0; step < kStages - 1; ++step) {
-      copy(step);
-    }
-    for (int step = 0; step < steps; ++step) {
-      wait_copies<kStages - 2>();
-      __syncthreads();
-      copy(step + kStages - 1);
-      multiply(shared.from(step % kStages * kStage));
-    }
-    __syncthreads();
+    multiply_copied<kStage>(product, a, b, shared, p.stages, panels);
   } else {
-    constexpr bool kCodes = kWay == Way::codes;
-    const auto load = [&] {
-      a.template load<kCodes>();
-      b.template load<kCodes>();
-    };
-    const auto store = [&](int step) {
-      const Packs to = shared.from(step % kStages * kStage);
-      a.template store<kCodes>(to);
-      b.template store<kCodes>(to.from(kParts * PanelA::kSize));
-    };
-    if (steps > 0) {
-      load();
-      store(0);
-    }
-    __syncthreads();
-    for (int step = 0; step < steps; ++step) {
-      if (step + 1 < steps) {
-        load();
-      }
-      multiply(shared.from(step % kStages * kStage));
-      if (step + 1 < steps) {
-        store(step + 1);
-      }
-      __syncthreads();
-    }
+    multiply_loaded<kWay == Way::codes, kParts, kStage>(product, a, b, shared, panels);
   }
   constexpr int kSlab = Slab<Tile::kWarpN>::kSize;
-  static_assert(Tile::kThreads / 32 * kSlab <= kStages * kStage);
-  write_tile(p.results, sums, place, shared.from(warp * kSlab), row + warp_row,
-             column + warp_column);
-  if (sums_lines) {
-    lines.for_each(kOfA ? row + warp_row : column + warp_column,
-                   [&](int line, float sum) { p.results.put_line(place, line, sum); });
-  }
+  static_assert(Tile::kThreads / 32 * kSlab <= 2 * kStage);
+  write_tile(p.results, product.sums(), place, shared.from(warp * kSlab), row + product.row(),
+             column + product.column());
+  product.for_each_line(kSummed == Summed::a ? row : column,
+                        [&](int line, float sum) { p.results.put_line(place, line, sum); });
   p.results.template finish<Tile::kM, Tile::kN, Tile::kThreads, 8>(place);
 }
 
@@ -381,15 +313,28 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) tile_kernel(Pro
   }
 }
 
+// The stages of kernels that copy. As many as leave room for the blocks that an SM should hold, but
+// not below 3 if they fit.
+inline int stages_of(const Traits& traits, unsigned bytes, unsigned blocks) {
+  constexpr unsigned kOfSystem = 1024;  // per block
+  constexpr unsigned kStatic = 16;      // the shared memory of SplitResults
+  const unsigned most = traits.most_shared_bytes();
+  const unsigned fit = (most - kStatic) / bytes;
+  const unsigned of_block = (most + kOfSystem) / blocks - kOfSystem - kStatic;
+  return static_cast<int>(std::clamp(of_block / bytes, std::min(fit, 3U), unsigned{kMostStages}));
+}
+
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
 void launch_tile(Launch& l, Product<T> p) {
   p.tiles[0] = static_cast<unsigned>(tiles_along(p.sources[0].rows, Tile::kM));
   p.tiles[1] = static_cast<unsigned>(tiles_along(p.sources[1].rows, Tile::kN));
   const unsigned blocks =
       p.tiles[0] * p.tiles[1] * p.results.splits * static_cast<unsigned>(p.batches.elements());
+  constexpr unsigned kStage = parts<T>(kWay) * Tile::kStage * sizeof(uint4);
+  p.stages = kWay == Way::copies ? stages_of(l.traits(), kStage, Tile::kBlocks) : kStages;
   const auto launch = [&](auto* kernel) {
     l.launch_shared("tensor product", kernel, blocks, Tile::kThreads,
-                    stages(kWay) * parts<T>(kWay) * Tile::kStage * sizeof(uint4), p);
+                    static_cast<unsigned>(p.stages) * kStage, p);
   };
   // The gradient of a weight has lines across k.
   if constexpr (!kAlongA && !kAlongB && kWay != Way::codes) {
@@ -409,27 +354,27 @@ void launch_layout(Launch& l, const Product<T>& p, size_t tile) {
   if constexpr (kWay == Way::copies) {
     if constexpr (!std::is_same_v<T, float>) {
       if (tile == 0) {
-        launch_tile<T, Tile<128, 256, 64, 64, 1>, kAlongA, kAlongB, kWay>(l, p);
+        launch_tile<T, Tile<128, 256, 8, 64, 64, 1>, kAlongA, kAlongB, kWay>(l, p);
         return;
       }
     }
     if (tile == 1) {
-      launch_tile<T, Tile<128, 128, 64, 64, 2>, kAlongA, kAlongB, kWay>(l, p);
+      launch_tile<T, Tile<128, 128, 4, 64, 64, 2>, kAlongA, kAlongB, kWay>(l, p);
       return;
     }
     if (tile == 2) {
-      launch_tile<T, Tile<64, 64, 32, 64, 6>, kAlongA, kAlongB, kWay>(l, p);
+      launch_tile<T, Tile<64, 64, 4, 32, 64, 6>, kAlongA, kAlongB, kWay>(l, p);
       return;
     }
   } else if constexpr (kWay == Way::registers || kAlongA) {
     // A quantized operand is rarely transposed. Loading needs registers, so more threads share the
     // sums than with copies.
     if (tile <= 1) {
-      launch_tile<T, Tile<128, 128, 64, 32, 1>, kAlongA, kAlongB, kWay>(l, p);
+      launch_tile<T, Tile<128, 128, 4, 64, 32, 1>, kAlongA, kAlongB, kWay>(l, p);
       return;
     }
   }
-  launch_tile<T, Tile<32, 32, 32, 32, 8>, kAlongA, kAlongB, kWay>(l, p);
+  launch_tile<T, Tile<32, 32, 4, 32, 32, 8>, kAlongA, kAlongB, kWay>(l, p);
 }
 
 template <class T, Way kWay>
@@ -458,7 +403,6 @@ bool strides_of_packs(const MatrixProduct& m) {
 
 template <class T>
 bool multiply(Launch& l, const MatrixProduct& m) {
-  static_assert(kDepth % kPanelDepth<T> == 0);
   const Plan plan = plan_of(m, l.type(), l.traits(), l.candidate());
   const bool strides = strides_of_packs<T>(m);
   const bool along[2] = {!m.transpose_a, m.transpose_b};

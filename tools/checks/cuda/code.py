@@ -17,6 +17,7 @@ FIGURES = {
     "blocks": "blocks that an SM holds at once, by registers, threads and static shared memory",
     "hmma": "tensor-core instructions in the main loop",
     "others": "other instructions per tensor-core instruction in the main loop",
+    "burst": "most accesses of shared memory in the main loop with no tensor-core instruction between them",
     "math": "percent of the instructions of the main loop that multiply and add",
     "conversions": "conversions of integers to floats, and divisions, in loops",
     "wide": "loads of 16 bytes from global memory",
@@ -27,6 +28,7 @@ TENSOR = re.compile(r"(HMMA|IMMA|HGMMA|IGMMA|QGMMA|QMMA)\b")
 MATH = re.compile(r"(FFMA2?|HFMA2(?!\.MMA R\d+, -RZ)|IDP|IMAD(?!\.MOV|\.SHL|\.IADD|\.U32|\.WIDE|\.X|\.HI)|DFMA)\b")
 # A call of a label leaves a loop; divisions are calls of functions.
 CONVERSION = re.compile(r"I2F\w*\b|CALL\S* `\(\$")
+SHARED = re.compile(r"(LDSM|LDS|STS|LDGSTS)\b")
 WIDE = re.compile(r"LDG\S*\.128")
 LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 LABEL = re.compile(r"(\.L_[\w]+):")
@@ -87,6 +89,15 @@ class Code:
             return tensor, -len(loop) if tensor else sum(MATH.match(t) is not None for t in loop)
         return max(self.loops, key=weight, default=[])
 
+    def burst(self, loop):
+        """The most accesses of shared memory between two tensor-core instructions of a loop."""
+        first = next(i for i, t in enumerate(loop) if TENSOR.match(t))
+        most = run = 0
+        for text in loop[first:] + loop[:first]:  # the end of the loop continues with its begin
+            run = 0 if TENSOR.match(text) else run + (SHARED.match(text) is not None)
+            most = max(most, run)
+        return most
+
     def blocks(self):
         if self.threads == 0:
             return None
@@ -108,6 +119,7 @@ class Code:
             "blocks": self.blocks(),
             "hmma": tensor,
             "others": round((len(main) - tensor) / tensor, 2) if tensor else None,
+            "burst": self.burst(main) if tensor else None,
             "math": round(100 * math / len(main)) if main else None,
             "conversions": sum(CONVERSION.match(PREDICATE.sub("", t)) is not None for at, t in self.instructions
                                if any(begin <= at <= end for begin, end in self.ranges)),
