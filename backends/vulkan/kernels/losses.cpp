@@ -1,4 +1,4 @@
-//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad
+//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad FusedCrossEntropy
 //! ops(f32, f16, bf16) NegativeLogLikelihood NegativeLogLikelihoodGrad
 //! ops(f32, f16, bf16) MeanSquaredError BinaryCrossEntropy Huber
 //! ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
@@ -31,10 +31,10 @@ const char* cross_entropy_refusal(const NodeView& node) {
              : rows_refusal(node);
 }
 
-void add_up(Launch& l, VkDeviceAddress terms, uint64_t n, Reduction reduction) {
+void add_up(Launch& l, VkDeviceAddress terms, uint64_t n, Reduction reduction, size_t output = 0) {
   l.barrier();
   Push push;
-  push.add(terms, l.out(0)).u32(n, reduction);
+  push.add(terms, l.out(output)).u32(n, reduction);
   l.dispatch(shader::loss_total, {}, push, l.one_subgroup(), {static_cast<double>(n) * 20, 0});
 }
 
@@ -117,6 +117,39 @@ void cross_entropy_grad(Launch& l) {
              l.over_rows(elements(l.in_shape(1))), {n * 40, n * 8});
 }
 
+// The terms of all rows, then the weight.
+uint64_t fused_workspace(const NodeView& node) {
+  return terms_workspace(node) + grad_workspace(node);
+}
+
+const char* fused_refusal(const NodeView& node) {
+  return node.physical.uses_cpu_kernels()
+             ? "CrossEntropy and its gradient are as fast without fusion on a software device."
+             : cross_entropy_refusal(node);
+}
+
+void fused_cross_entropy(Launch& l) {
+  const Reduction reduction = l.attributes<CrossEntropyAttributes>().reduction();
+  const uint64_t rows = elements(l.in_shape(1));
+  Labels c;
+  c.losses = reduction == Reduction::none ? l.out(1) : l.workspace();
+  c.weight = l.workspace() + rows * kTermBytes;
+  c.dloss = l.in(2);
+  c.dx = l.out(0);
+  constexpr size_t kNoWeights = 3;
+  add_weights<CrossEntropyAttributes>(l, c, kNoWeights);
+  Push push;
+  push.add(l.in(0), l.in(1));
+  push_labels<CrossEntropyAttributes>(push, l, c);
+  push.add(l.attributes<CrossEntropyAttributes>().label_smoothing());
+  const auto n = static_cast<double>(elements(l.in_shape(0)));
+  const Grid grid{l.physical().workgroup(256), rows, 1, rows};
+  l.dispatch(shader::cross_entropy_fused, {}, push, grid, {n * 80, n * 8});
+  if (reduction != Reduction::none) {
+    add_up(l, c.losses, rows, reduction, 1);
+  }
+}
+
 void negative_log_likelihood(Launch& l) {
   using Table = NegativeLogLikelihoodAttributes;
   const Reduction reduction = l.attributes<Table>().reduction();
@@ -195,6 +228,8 @@ BOWLINE_KERNELS_OF_FLOATS(cross_entropy, .launch = cross_entropy, .workspace = t
                           .refusal = cross_entropy_refusal);
 BOWLINE_KERNELS_OF_FLOATS(cross_entropy_grad, .launch = cross_entropy_grad,
                           .workspace = grad_workspace, .refusal = cross_entropy_refusal);
+BOWLINE_KERNELS_OF_FLOATS(fused_cross_entropy, .launch = fused_cross_entropy,
+                          .workspace = fused_workspace, .refusal = fused_refusal);
 BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood, .launch = negative_log_likelihood,
                           .workspace = terms_workspace, .refusal = rows_refusal);
 BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood_grad, .launch = negative_log_likelihood_grad,
