@@ -3,6 +3,7 @@
 // step buffer is set, the gradient of earlier submissions is kept.
 #include "common.glsl"
 #include "step.glsl"
+#include "gradient.glsl"
 
 layout(constant_id = 1) const uint FUNCTION = 0;  // 0 accumulate, 1 zero
 
@@ -16,7 +17,7 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const bool keep = p.step.accumulate != 0 || (FUNCTION == 0 && p.is_first == 0);
+  const bool keep = adds_to_gradient(p.step, FUNCTION == 0 ? p.is_first : 1);
   FOR_ELEMENTS(i, p.n) {
     const A add = FUNCTION == 0 ? read(p.contribution, i) : 0;
     if (FUNCTION == 0 || !keep) {

@@ -1,27 +1,33 @@
 //! variants T=f32,f16,bf16
 // Adds the results that matmul_tile.comp or matmul_units.comp has for parts of k, in their order,
-// and the bias.
+// and the bias. A gradient C may be added to.
 #include "common.glsl"
+#include "step.glsl"
+#include "gradient.glsl"
 
 layout(push_constant, scalar) uniform Push {
   Floats parts;
   Elements c;
   Elements bias;  // [columns], if has_bias
+  Step step;      // of a gradient
   uint elements;  // of C
   uint columns;
   uint has_bias;
   uint per_group;
+  uint is_first;
 } p;
 
 layout(constant_id = 1) const uint PARTS = 2;
+layout(constant_id = 2) const uint IS_GRADIENT = 0;
 
 void main() {
+  const bool adds = IS_GRADIENT != 0 && adds_to_gradient(p.step, p.is_first);
   FOR_ELEMENTS(i, p.elements) {
     A sum = p.parts.v[i];
     [[unroll]] for (uint part = 1; part < PARTS; ++part) {
       sum += p.parts.v[part * p.elements + i];
     }
     const A bias = p.has_bias != 0 ? read(p.bias, i % p.columns) : 0;
-    write(p.c, i, sum + bias);
+    write(p.c, i, adds ? read(p.c, i) + sum : sum + bias);
   }
 }

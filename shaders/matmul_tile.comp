@@ -19,6 +19,8 @@ layout(constant_id = 2) const uint TN = 64;
 // bits: rows of A, rows of B are aligned to 16 bytes, so that four elements are one load
 layout(constant_id = 3) const uint ALIGNED = 0;
 
+layout(constant_id = 5) const uint IS_GRADIENT = 0;  // C
+
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { vec4 v[]; };
 
 const uint TK = 16;
@@ -135,6 +137,7 @@ void main() {
       barrier();
     }
   }
+  const bool adds = IS_GRADIENT != 0 && adds_to_gradient(p.step, p.is_first);
   [[unroll]] for (uint j = 0; j < THREAD_N; ++j) {
     const uint n = n0 + x + 16 * j;
     if (n < p.n) {
@@ -142,7 +145,8 @@ void main() {
       [[unroll]] for (uint i = 0; i < THREAD_M; ++i) {
         const uint m = m0 + y + ROWS * i;
         if (m < p.m) {
-          p.c.v[o.c + m * p.n + n] = acc[i][j] + bias;
+          const uint at = o.c + m * p.n + n;
+          p.c.v[at] = adds ? p.c.v[at] + acc[i][j] : acc[i][j] + bias;
         }
       }
     }

@@ -15,7 +15,8 @@
 
 layout(constant_id = 1) const uint TM = 64;
 layout(constant_id = 2) const uint TN = 64;
-// bits: A, B are aligned to 16 bytes, C to four elements; A, B are contiguous along K; C has parts
+// bits: A, B are aligned to 16 bytes, C to four elements; A, B are contiguous along K; C is f32, as
+// those of parts and gradients are; C is a gradient
 layout(constant_id = 3) const uint LAYOUT = 0;
 layout(constant_id = 4) const uint GROUPS_M = 2;  // subgroups along M and N
 layout(constant_id = 5) const uint GROUPS_N = 2;
@@ -25,12 +26,13 @@ layout(constant_id = 8) const uint UNIT_K = 16;
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { uvec4 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) writeonly buffer Pairs { uvec2 v[]; };
-layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Sums { vec4 v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Sums { vec4 v[]; };
 
 const bool C_IS_ALIGNED = (LAYOUT & 4) != 0;
 const bool A_ALONG_K = (LAYOUT & 8) != 0;
 const bool B_ALONG_K = (LAYOUT & 16) != 0;
-const bool HAS_PARTS = (LAYOUT & 32) != 0;
+const bool C_IS_F32 = (LAYOUT & 32) != 0;
+const bool IS_GRADIENT = (LAYOUT & 64) != 0;
 
 // Sizes in vectors of eight elements. A line of a tile is contiguous in memory, and in shared
 // memory a vector longer, so that matrices of neighbouring lines are in different banks.
@@ -100,16 +102,16 @@ uvec4 load_8(Elements from, bool is_aligned, uint first, uvec2 place, uvec2 size
     }                                                                                             \
   }
 
-// Stores four results of row m from column n on. Those of parts are f32.
-void store_4(uint first, uint m, uint n, vec4 x) {
+// Stores four results of row m from column n on, or adds them to a gradient.
+void store_4(uint first, uint m, uint n, vec4 x, bool adds) {
   if (p.has_bias != 0) {
     [[unroll]] for (uint c = 0; c < 4; ++c) {
       x[c] += read(Elements(p.bias), min(n + c, p.n - 1));
     }
   }
   const uint at = first + m * p.n + n;
-  if (HAS_PARTS && C_IS_ALIGNED) {
-    Sums(p.c).v[at / 4] = x;
+  if (C_IS_F32 && C_IS_ALIGNED) {
+    Sums(p.c).v[at / 4] = adds ? Sums(p.c).v[at / 4] + x : x;
     return;
   }
   if (C_IS_ALIGNED) {
@@ -118,8 +120,8 @@ void store_4(uint first, uint m, uint n, vec4 x) {
   }
   [[unroll]] for (uint c = 0; c < 4; ++c) {
     if (n + c < p.n) {
-      if (HAS_PARTS) {
-        p.c.v[at + c] = x[c];
+      if (C_IS_F32) {
+        p.c.v[at + c] = adds ? p.c.v[at + c] + x[c] : x[c];
       } else {
         write(Elements(p.c), at + c, x[c]);
       }
@@ -191,6 +193,7 @@ void main() {
       barrier();
     }
   }
+  const bool adds = IS_GRADIENT && adds_to_gradient(p.step, p.is_first);
   // Only the driver knows which invocation holds an element of a matrix.
   const uint own = gl_SubgroupID * RESULTS;
   [[unroll]] for (uint i = 0; i < COUNT_M; ++i) {
@@ -203,7 +206,7 @@ void main() {
       const uint m = m0 + region_m + i * UNIT_M + row;
       const uint n = n0 + region_n + quad * 4;
       if (m < p.m && n < p.n) {
-        store_4(o.c, m, n, uintBitsToFloat(tiles[own + row * STRIDE_C + quad]));
+        store_4(o.c, m, n, uintBitsToFloat(tiles[own + row * STRIDE_C + quad]), adds);
       }
     }
     subgroupBarrier();

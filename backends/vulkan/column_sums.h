@@ -14,9 +14,9 @@ struct ColumnParts {
 // The parts of sums of `terms` terms each. A part of all sums takes `invocations` invocations.
 ColumnParts column_parts(uint64_t terms, uint64_t invocations);
 
-// y[n] = factor * the sum over the parts of `parts` (f32, [count, n]). The dtype of y is that of
-// the node.
-void add_column_parts(Launch& l, VkDeviceAddress parts, VkDeviceAddress y, uint64_t count,
-                      uint64_t n, double factor = 1);
+// Output `output` [n] = factor * the sum over the parts of `parts` (f32, [count, n]). The output
+// may be a gradient.
+void add_column_parts(Launch& l, VkDeviceAddress parts, size_t output, uint64_t count, uint64_t n,
+                      double factor = 1);
 
 }  // namespace bowline::detail::vulkan

@@ -198,6 +198,8 @@ class Launch {
   DType in_type(size_t i) const { return record().inputs[i].dtype; }
   DType out_type(size_t i) const { return record().outputs[i].dtype; }
   uint64_t out_bytes(size_t i) const { return record().outputs[i].bytes(); }
+  // True if output i is a gradient in f32 (device::Record::accumulate).
+  bool is_gradient(size_t i) const { return (record().accumulate >> i & 1) != 0; }
   VkDeviceAddress in(size_t i) const { return place(record().inputs[i]).address; }
   VkDeviceAddress out(size_t i) const { return place(record().outputs[i]).address; }
   Place in_place(size_t i) const { return place(record().inputs[i]); }
@@ -241,6 +243,8 @@ class Launch {
   std::vector<ListEntry> list(const device::Operand& operand) const;
   std::vector<ListEntry> in_list(size_t i) const { return list(record().inputs[i]); }
   std::vector<ListEntry> out_list(size_t i) const { return list(record().outputs[i]); }
+  // The gradient that output i is. The kernel does not write one with 0 elements.
+  ListEntry gradient(size_t i) const { return out_list(i)[0]; }
 
   // Stores words that the kernel reads from memory. Equal tables are stored once.
   uint32_t table(const std::vector<uint32_t>& words);
@@ -328,6 +332,8 @@ struct Kernel {
   uint32_t (*candidates)(const NodeView& node) = nullptr;
   // (optional) Returns a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
+  // (optional) Bit i: output i may be a gradient. Default: none.
+  uint32_t (*accumulates)(const NodeView& node) = nullptr;
   uint32_t encoded = 0;  // bit i: input i may be quantized (Encoding::layout)
 };
 

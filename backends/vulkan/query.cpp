@@ -54,6 +54,7 @@ device::NodeAnswer answer_to(const device::NodeQuery& query, const PhysicalDevic
     return answer;
   }
   answer.workspace_bytes = kernel->workspace == nullptr ? 0 : kernel->workspace(node);
+  answer.accumulates = kernel->accumulates == nullptr ? 0 : kernel->accumulates(node);
   answer.candidates = kernel->candidates == nullptr ? 0 : kernel->candidates(node);
   return answer;
 }

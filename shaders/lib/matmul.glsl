@@ -5,12 +5,16 @@
 //
 // The k may have parts, which are multiples of 32. Then C has a batch of results for each part,
 // without the bias, and matmul_combine.comp adds them.
+#include "step.glsl"
+#include "gradient.glsl"
+
 layout(push_constant, scalar) uniform Push {
   Floats a;
   Floats b;
   Floats c;
   Floats bias;      // [N], if has_bias
   Ints batch;  // sizes and strides of a and b in elements, see index.glsl
+  Step step;   // of a gradient c
   uint m;
   uint n;
   uint k;
@@ -24,6 +28,7 @@ layout(push_constant, scalar) uniform Push {
   uint b_k;
   uint b_n;
   uint part;  // the k of a part
+  uint is_first;  // see gradient.glsl
 #if defined(CODES)
   // bits: a is quantized, b is quantized, a is transposed, b is transposed. A quantized operand has
   // the address of its CodeTable

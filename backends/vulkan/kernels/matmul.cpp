@@ -20,6 +20,8 @@ struct Product : MatrixProduct {
   VkDeviceAddress c = 0;
   VkDeviceAddress bias = 0;
   std::vector<uint32_t> codes[2] = {};  // of A and B: Launch::code_words(), or empty
+  bool is_gradient = false;             // C, in f32
+  bool is_first = false;                // the first contribution to the gradient
 
   uint32_t format = 0;  // of the quantized matrices, for shaders
 
@@ -213,10 +215,11 @@ Push operands(Launch& l, const Product& p, uint32_t rows, uint32_t columns, cons
   }
   push.add(p.c, p.bias)
       .table(l.table(words_of(p.batch)))
+      .add(p.is_gradient ? l.step() : p.c)
       .u32(p.m, p.n, p.k, batches == 1 ? 0 : rank_of(p.batch), p.bias != 0);
   push.u32(groups_x, groups_y, batches * parts.count);
   push.u32(p.transpose_a ? 1 : p.k, p.transpose_a ? p.m : 1);
-  push.u32(p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1, parts.size);
+  push.u32(p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1, parts.size, p.is_first);
   return push;
 }
 
@@ -231,20 +234,22 @@ Product product_of_parts(const Product& p, VkDeviceAddress results) {
   Product of_parts = p;
   of_parts.c = results;
   of_parts.bias = 0;
+  of_parts.is_gradient = false;
   return of_parts;
 }
 
-// Adds the results of the parts. `shader` is the variant for C and the bias.
-void add_parts(Launch& l, uint32_t shader, const Product& p, VkDeviceAddress results,
+// Adds the results of the parts. `type` is the dtype of C and the bias, if C is no gradient.
+void add_parts(Launch& l, DType type, const Product& p, VkDeviceAddress results,
                const Parts& parts) {
   l.barrier();
   const uint64_t elements = elements_of_c(p);
   const Grid grid = l.over_elements(elements);
   Push push;
-  push.add(results, p.c, p.bias == 0 ? p.c : p.bias)
-      .u32(elements, p.n, p.bias != 0, grid.per_group);
+  push.add(results, p.c, p.bias == 0 ? p.c : p.bias, p.is_gradient ? l.step() : p.c)
+      .u32(elements, p.n, p.bias != 0, grid.per_group, p.is_first);
   const double sums = static_cast<double>(elements * parts.count);
-  l.dispatch(shader, {static_cast<uint32_t>(parts.count)}, push, grid,
+  l.dispatch(variant(shader::matmul_combine, p.is_gradient ? DType::f32 : type),
+             {static_cast<uint32_t>(parts.count), p.is_gradient}, push, grid,
              {sums, (sums + static_cast<double>(elements)) * sizeof(float)});
 }
 
@@ -265,22 +270,28 @@ void multiply(Launch& l, const Product& all, VkDeviceAddress workspace,
     l.dispatch(choice.shader, {choice.rows, p.format, choice.columns / l.lanes()}, push, grid,
                work);
   } else {
-    l.dispatch(choice.shader, {choice.rows, choice.columns, aligned_rows(p, 4), p.format}, push,
+    l.dispatch(choice.shader,
+               {choice.rows, choice.columns, aligned_rows(p, 4), p.format, p.is_gradient}, push,
                grid, work);
   }
   if (parts.count != 1) {
-    add_parts(l, shader::matmul_combine.f32, all, workspace, parts);
+    add_parts(l, DType::f32, all, workspace, parts);
   }
 }
 
-// True if matrix units compute the node: its matrices have the storage dtype.
+// True if the result of the node is a gradient in f32. A query does not tell.
+bool has_gradient(const device::Record& record) { return record.accumulate != 0; }
+bool has_gradient(const device::NodeQuery&) { return false; }
+
+// True if matrix units compute the node: its matrices have the storage dtype, or the result is a
+// gradient.
 template <class Node>
 bool runs_on_units(const PhysicalDevice& physical, const Node& node) {
   const auto fits = [&](const device::Operand& o) {
     return o.encoding.is_plain() && o.dtype == node.type;
   };
   return physical.matrix_unit(node.type) != nullptr && std::ranges::all_of(node.inputs, fits) &&
-         std::ranges::all_of(node.outputs, fits);
+         (has_gradient(node) || std::ranges::all_of(node.outputs, fits));
 }
 
 // Tiles of matmul_units.comp from large to small. `local` is the number of invocations that have
@@ -350,10 +361,11 @@ void multiply_on_units(Launch& l, const Product& all, const std::optional<Way>& 
   const uint32_t subgroup = physical.unit_subgroup();
   const Tile* const tile = way ? &kUnitTiles[way->size] : &choose_unit_tile(physical, unit, p);
   const Regions r = regions_of(physical, *tile, unit);
-  const bool c_is_aligned = p.n % 4 == 0 && p.c % (parts.count == 1 ? 8 : 16) == 0;
+  const bool c_is_f32 = parts.count != 1 || p.is_gradient;
+  const bool c_is_aligned = p.n % 4 == 0 && p.c % (c_is_f32 ? 16 : 8) == 0;
   const uint32_t layout = aligned_rows(p, 8) | (c_is_aligned ? 4u : 0u) |
                           (p.transpose_a ? 0u : 8u) | (p.transpose_b ? 16u : 0u) |
-                          (parts.count == 1 ? 0u : 32u);
+                          (c_is_f32 ? 32u : 0u) | (p.is_gradient ? 64u : 0u);
   Grid grid;
   grid.local = r.count() * subgroup;
   grid.subgroup = subgroup;
@@ -362,7 +374,7 @@ void multiply_on_units(Launch& l, const Product& all, const std::optional<Way>& 
              {tile->rows, tile->columns, layout, r.rows, r.columns, unit.m, unit.n, unit.k}, push,
              grid, work_of(p, 2));
   if (parts.count != 1) {
-    add_parts(l, variant(shader::matmul_combine, l.type()), all, l.workspace(), parts);
+    add_parts(l, l.type(), all, l.workspace(), parts);
   }
 }
 
@@ -467,7 +479,10 @@ const char* refusal(const NodeView& v) {
 
 void product(Launch& l) {
   Product p{matrix_product_of(l.record())};
-  if (p.is_empty()) {
+  const ListEntry gradient = l.is_gradient(0) ? l.gradient(0) : ListEntry();
+  p.is_gradient = l.is_gradient(0);
+  p.is_first = gradient.first;
+  if (p.is_empty() || (p.is_gradient && gradient.elements == 0)) {
     return;
   }
   p.join_rows();
@@ -527,10 +542,20 @@ uint64_t workspace(const NodeView& v) {
   return Wide::bytes(v) + parts_bytes(p, parts_in_f32(v.physical, v.query, p, way));
 }
 
+// Kernels for few rows and those of software devices add to no gradient. A gradient needs the step
+// buffer, and devices without addresses can bind few buffers.
+uint32_t accumulates(const NodeView& v) {
+  MatrixProduct p = matrix_product_of(v.query);
+  p.join_rows();
+  return !p.is_empty() && v.physical.has_buffer_addresses && !v.physical.prefers_lanes() &&
+         !has_few_rows(v.physical, v.query, p);
+}
+
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(mat_mul, .launch = product, .workspace = workspace,
-                          .candidates = candidates, .refusal = refusal, .encoded = 0b11);
+                          .candidates = candidates, .refusal = refusal, .accumulates = accumulates,
+                          .encoded = 0b11);
 BOWLINE_KERNELS_OF_FLOATS(linear, .launch = product, .workspace = workspace,
                           .candidates = candidates, .refusal = refusal, .encoded = 0b10);
 

@@ -62,6 +62,8 @@ uint64_t workspace(const NodeView& node) {
   return parts.count == 1 ? 0 : parts.count * g.outputs * sizeof(float);
 }
 
+uint32_t accumulates(const NodeView& node) { return workspace(node) == 0 ? 0 : 1; }
+
 void reduce_in_parts(Launch& l, const ElementGroups& g, const ColumnParts& parts, double factor) {
   const bool wide = is_wide(g) && l.in(0) % 16 == 0;
   const Grid grid = l.over_single_elements(parts.count * g.outputs / (wide ? kWide : 1));
@@ -71,7 +73,7 @@ void reduce_in_parts(Launch& l, const ElementGroups& g, const ColumnParts& parts
   l.dispatch(wide ? shader::column_parts_eight : shader::column_parts_one,
              {rank_of(g.kept), rank_of(g.gone)}, push, grid, l.each(g.outputs * g.length, 10, 1));
   l.barrier();
-  add_column_parts(l, l.workspace(), l.out(0), parts.count, g.outputs, factor);
+  add_column_parts(l, l.workspace(), 0, parts.count, g.outputs, factor);
 }
 
 template <bool kMean>
@@ -113,6 +115,6 @@ BOWLINE_KERNELS_OF_FLOATS(reduce_mean, .launch = reduce<true>, .workspace = work
 BOWLINE_KERNELS_OF_FLOATS(global_average_pool, .launch = reduce<true>, .workspace = workspace,
                           .refusal = refusal);
 BOWLINE_KERNELS_OF_FLOATS(sum_to, .launch = reduce<false>, .workspace = workspace,
-                          .refusal = refusal);
+                          .refusal = refusal, .accumulates = accumulates);
 
 }  // namespace bowline::detail::vulkan::reduce_kernels

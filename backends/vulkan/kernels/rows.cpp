@@ -71,6 +71,12 @@ uint64_t norm_grad_workspace(const NodeView& node) {
 }
 
 template <bool kLayer>
+uint32_t norm_grad_accumulates(const NodeView& node) {
+  const NormSums sums(node.in(0), node.query.type);
+  return sums.at_once ? 0 : kLayer ? 0b110 : 0b10;
+}
+
+template <bool kLayer>
 void norm_grad(Launch& l) {
   const Shape& x = l.in_shape(0);
   const NormSums sums(x, l.type());
@@ -92,9 +98,9 @@ void norm_grad(Launch& l) {
              columns, l.each(elements(x), 10, 2));
   if (!sums.at_once) {
     l.barrier();
-    add_column_parts(l, dgamma, l.out(1), count, n);
+    add_column_parts(l, dgamma, 1, count, n);
     if (kLayer) {
-      add_column_parts(l, dbeta, l.out(2), count, n);
+      add_column_parts(l, dbeta, 2, count, n);
     }
   }
 }
@@ -110,9 +116,11 @@ BOWLINE_KERNELS_OF_FLOATS(log_softmax_grad, .launch = softmax<shader::softmax_lo
                           .refusal = refusal);
 BOWLINE_KERNELS_OF_FLOATS(layer_norm, .launch = norm<true>, .refusal = refusal);
 BOWLINE_KERNELS_OF_FLOATS(layer_norm_grad, .launch = norm_grad<true>,
-                          .workspace = norm_grad_workspace, .refusal = refusal);
+                          .workspace = norm_grad_workspace, .refusal = refusal,
+                          .accumulates = norm_grad_accumulates<true>);
 BOWLINE_KERNELS_OF_FLOATS(rms_norm, .launch = norm<false>, .refusal = refusal);
 BOWLINE_KERNELS_OF_FLOATS(rms_norm_grad, .launch = norm_grad<false>,
-                          .workspace = norm_grad_workspace, .refusal = refusal);
+                          .workspace = norm_grad_workspace, .refusal = refusal,
+                          .accumulates = norm_grad_accumulates<false>);
 
 }  // namespace bowline::detail::vulkan::rows_kernels
