@@ -30,7 +30,7 @@ void main() {
   const uint kv_head = h / (p.heads / p.kv_heads);
   const uint first = (group % blocks) * ROWS;
   const uint t = min(first + OWN_ROW, p.queries - 1);
-  const uint q_start = row_start(b, h, t, p.heads, p.queries);
+  const uint q_start = input_start(b, h, t, p.heads, p.queries);
   // This query sees keys in [0, end); some query of the subgroup sees keys in [0, last). A query
   // behind the current size sees no key.
   const uint queries = extent(p.step, AT_QUERY_COUNT, p.queries);
@@ -63,7 +63,7 @@ void main() {
     [[unroll]] for (uint j = 0; j < BLOCK; ++j) {
       const uint key = min(uint(j0) + j, last_key);
       A parts[PARTS];
-      LOAD_SHOWN(parts, p.k, row_start(b, kv_head, key, p.kv_heads, p.keys))
+      LOAD_SHOWN(parts, p.k, input_start(b, kv_head, key, p.kv_heads, p.keys))
       A dots[2] = A[2](0, 0);
       [[unroll]] for (uint i = 0; i < HELD; ++i) {
         dots[i & 1] += q[i] * PASSING(parts, i);
@@ -85,7 +85,7 @@ void main() {
       const A e = exp_below(s[j] - base);
       sum += e;
       A parts[PARTS];
-      LOAD_SHOWN(parts, p.v, row_start(b, kv_head, key, p.kv_heads, p.keys))
+      LOAD_SHOWN(parts, p.v, input_start(b, kv_head, key, p.kv_heads, p.keys))
       [[unroll]] for (uint i = 0; i < HELD; ++i) {
         o[i] += weighed(e, PASSING(parts, i));
       }
@@ -93,7 +93,7 @@ void main() {
   }
   if (first + OWN_ROW < p.queries) {
     const A inverse = is_zero(sum) ? 0 : 1 / sum;
-    STORE_HELD(o, p.o, q_start, inverse)
+    STORE_HELD(o, p.o, row_start(b, h, t, p.heads, p.queries), inverse)
     if (KEEPS_ROW) {
       p.lse.v[bh * p.queries + t] = is_zero(sum) ? -kInfinity : top + log_f32(sum);
     }

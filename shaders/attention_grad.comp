@@ -21,7 +21,8 @@ void main() {
   const uint kv_head = h / (p.heads / p.kv_heads);
   const uint first = (group % blocks) * ROWS;
   const uint t = min(first + OWN_ROW, p.queries - 1);
-  const uint q_start = row_start(b, h, t, p.heads, p.queries);
+  const uint q_start = input_start(b, h, t, p.heads, p.queries);
+  const uint o_start = row_start(b, h, t, p.heads, p.queries);
   const int shift = int(p.keys) - int(p.queries);
   const int keys = int(masked_end(b, p.keys));
   const int end = CAUSAL != 0 ? min(int(t) + shift + 1, keys) : keys;
@@ -33,8 +34,8 @@ void main() {
   A o[HELD];
   A d_q[HELD];
   LOAD_HELD(q, p.q, q_start, p.scale)
-  LOAD_HELD(d_o, p.d_o, q_start, 1)
-  LOAD_HELD(o, p.o, q_start, 1)
+  LOAD_HELD(d_o, p.d_o, o_start, 1)
+  LOAD_HELD(o, p.o, o_start, 1)
   A delta = 0;
   [[unroll]] for (uint i = 0; i < HELD; ++i) {
     d_q[i] = 0;
@@ -43,7 +44,7 @@ void main() {
   delta = TOTAL(delta);
   const A lse = p.lse.v[bh * p.queries + t];
   for (int j = first_key(int(first), shift); j < last; ++j) {
-    const uint kv_start = row_start(b, kv_head, uint(j), p.kv_heads, p.keys);
+    const uint kv_start = input_start(b, kv_head, uint(j), p.kv_heads, p.keys);
     A k[PARTS];
     A v[PARTS];
     LOAD_PARTS(k, p.k, kv_start)
@@ -84,7 +85,7 @@ void main() {
   const uint kv_head = bh % p.kv_heads;
   const uint first = (group % blocks) * ROWS;
   const uint t = min(first + OWN_ROW, p.keys - 1);
-  const uint kv_start = row_start(b, kv_head, t, p.kv_heads, p.keys);
+  const uint kv_start = input_start(b, kv_head, t, p.kv_heads, p.keys);
   const int shift = int(p.keys) - int(p.queries);
   // Queries [begin, queries) see this key; queries from `earliest` on see a key of the subgroup.
   const int begin = CAUSAL != 0 ? int(t) - shift : 0;
@@ -108,12 +109,12 @@ void main() {
   for (uint g = 0; g < sharing; ++g) {
     const uint h = kv_head * sharing + clamp_index(g, sharing);
     for (int i = earliest; i < last; ++i) {
-      const uint q_start = row_start(b, h, uint(i), p.heads, p.queries);
+      const uint q_start = input_start(b, h, uint(i), p.heads, p.queries);
       const uint stat = (b * p.heads + h) * p.queries + clamp_index(uint(i), p.queries);
       A q[PARTS];
       A d_o[PARTS];
       LOAD_PARTS(q, p.q, q_start)
-      LOAD_PARTS(d_o, p.d_o, q_start)
+      LOAD_PARTS(d_o, p.d_o, row_start(b, h, uint(i), p.heads, p.queries))
       A s[2] = A[2](0, 0);
       A dp[2] = A[2](0, 0);
       [[unroll]] for (uint e = 0; e < HELD; ++e) {

@@ -17,9 +17,12 @@ void weights_of(A score, A pull_of_o, uint b, uint h, uint t, uint key, bool in_
   d_score = weighed(pull, cap_slope(unmasked)) * p.scale * root;
 }
 
+// Where rows of o and d_o begin: the rows or the columns of the tile.
+shared uint o_at[ROWS > COLUMNS ? ROWS : COLUMNS];
+
 #if defined(PART_queries)
 #define LOAD_Q(r, d) (p.scale * load_4(p.q, row_at[r], d))
-#define LOAD_D_O(r, d) load_4(p.d_o, row_at[r], d)
+#define LOAD_D_O(r, d) load_4(p.d_o, o_at[r], d)
 #define LOAD_K(r, d) load_4(p.k, column_at[r], d)
 #define LOAD_V(r, d) load_4(p.v, column_at[r], d)
 void main() {
@@ -40,8 +43,9 @@ void main() {
   const int last = CAUSAL != 0 ? min(int(last_query) + 1 + shift, keys) : keys;
   if (gl_LocalInvocationID.x < ROWS) {
     const uint r = min(first + gl_LocalInvocationID.x, rows - 1);
-    row_at[gl_LocalInvocationID.x] =
-        row_start(b, kv_head * sharing + r % sharing, r / sharing, p.heads, p.queries);
+    const uint h = kv_head * sharing + r % sharing;
+    row_at[gl_LocalInvocationID.x] = input_start(b, h, r / sharing, p.heads, p.queries);
+    o_at[gl_LocalInvocationID.x] = row_start(b, h, r / sharing, p.heads, p.queries);
   }
   barrier();
   uint query[THREAD_ROWS];
@@ -58,7 +62,7 @@ void main() {
     FOR_GROUPS(g) {
       const uint d = 64 * g + 4 * X;
       d_q[i * GROUPS + g] = vec4(0);
-      part[i] += dot(load_4(p.d_o, row_at[ROW(i)], d), load_4(p.o, row_at[ROW(i)], d));
+      part[i] += dot(load_4(p.d_o, o_at[ROW(i)], d), load_4(p.o, o_at[ROW(i)], d));
     }
   }
   SUM_OF_ROWS(delta, part[i])
@@ -66,7 +70,7 @@ void main() {
     barrier();
     if (gl_LocalInvocationID.x < COLUMNS) {
       const uint key = min(uint(j0) + gl_LocalInvocationID.x, p.keys - 1);
-      column_at[gl_LocalInvocationID.x] = row_start(b, kv_head, key, p.kv_heads, p.keys);
+      column_at[gl_LocalInvocationID.x] = input_start(b, kv_head, key, p.kv_heads, p.keys);
     }
     A s[THREAD_ROWS][THREAD_COLUMNS];
     A dp[THREAD_ROWS][THREAD_COLUMNS];
@@ -104,7 +108,7 @@ void main() {
 #define LOAD_K(r, d) (p.scale * load_4(p.k, row_at[r], d))
 #define LOAD_V(r, d) load_4(p.v, row_at[r], d)
 #define LOAD_Q(r, d) load_4(p.q, column_at[r], d)
-#define LOAD_D_O(r, d) load_4(p.d_o, column_at[r], d)
+#define LOAD_D_O(r, d) load_4(p.d_o, o_at[r], d)
 void main() {
   const uint sharing = p.heads / p.kv_heads;
   const uint blocks = (p.keys + ROWS - 1) / ROWS;
@@ -123,7 +127,7 @@ void main() {
   const uint end_of_columns = uint(max(last, 0)) * sharing;
   if (gl_LocalInvocationID.x < ROWS) {
     const uint key = min(first + gl_LocalInvocationID.x, p.keys - 1);
-    row_at[gl_LocalInvocationID.x] = row_start(b, kv_head, key, p.kv_heads, p.keys);
+    row_at[gl_LocalInvocationID.x] = input_start(b, kv_head, key, p.kv_heads, p.keys);
   }
   vec4 d_k[THREAD_ROWS * GROUPS];
   vec4 d_v[THREAD_ROWS * GROUPS];
@@ -135,8 +139,9 @@ void main() {
     barrier();
     if (gl_LocalInvocationID.x < COLUMNS) {
       const uint r = min(c0 + gl_LocalInvocationID.x, p.queries * sharing - 1);
-      column_at[gl_LocalInvocationID.x] =
-          row_start(b, kv_head * sharing + r % sharing, r / sharing, p.heads, p.queries);
+      const uint h = kv_head * sharing + r % sharing;
+      column_at[gl_LocalInvocationID.x] = input_start(b, h, r / sharing, p.heads, p.queries);
+      o_at[gl_LocalInvocationID.x] = row_start(b, h, r / sharing, p.heads, p.queries);
     }
     A s[THREAD_ROWS][THREAD_COLUMNS];
     A dp[THREAD_ROWS][THREAD_COLUMNS];

@@ -63,7 +63,7 @@ void main() {
   if (gl_LocalInvocationID.x < ROWS) {
     const uint r = min(first + gl_LocalInvocationID.x, rows - 1);
     row_at[gl_LocalInvocationID.x] =
-        row_start(b, kv_head * sharing + r % sharing, r / sharing, p.heads, p.queries);
+        input_start(b, kv_head * sharing + r % sharing, r / sharing, p.heads, p.queries);
   }
   uint query[THREAD_ROWS];
   uint head[THREAD_ROWS];
@@ -82,7 +82,7 @@ void main() {
     barrier();
     if (gl_LocalInvocationID.x < COLUMNS) {
       const uint key = min(uint(j0) + gl_LocalInvocationID.x, last_key);
-      column_at[gl_LocalInvocationID.x] = row_start(b, kv_head, key, p.kv_heads, p.keys);
+      column_at[gl_LocalInvocationID.x] = input_start(b, kv_head, key, p.kv_heads, p.keys);
     }
     A s[THREAD_ROWS][THREAD_COLUMNS];
     FOR_ROWS(i) { FOR_COLUMNS(j) { s[i][j] = 0; } }
@@ -130,7 +130,7 @@ void main() {
         if (PART_KEYS != 0) {
           store_4(p.d_q, at * D, 64 * g + 4 * X, value);
         } else {
-          store_4(p.o, row_at[ROW(i)], 64 * g + 4 * X, value);
+          store_4(p.o, row_start(b, head[i], query[i], p.heads, p.queries), 64 * g + 4 * X, value);
         }
       }
       if (X == 0) {

@@ -9,6 +9,8 @@ layout(constant_id = 4) const uint MASK = 0;  // 1: additive, 2: bool per key, 3
 layout(constant_id = 5) const uint WINDOW = 0;  // maximum number of visible keys per query; 0: all
 // soft-capping: SOFTCAP * tanh(score / SOFTCAP); 0: none
 layout(constant_id = 6) const float SOFTCAP = 0;
+// The number of heads of a row of q, k and v if they are packed beside each other; 0: each is alone.
+layout(constant_id = 8) const uint PACKED = 0;
 
 layout(push_constant, scalar) uniform Push {
   Elements q;
@@ -85,6 +87,10 @@ A weighed(A weight, A x) { return MASK != 0 && is_zero(weight) ? 0 : weight * x;
 // Operands are [batch, seq, heads, D].
 uint row_start(uint b, uint h, uint t, uint heads, uint length) {
   return D * ((b * length + t) * heads + h);
+}
+// Of q, k, v and their gradients.
+uint input_start(uint b, uint h, uint t, uint heads, uint length) {
+  return row_start(b, h, t, PACKED != 0 ? PACKED : heads, length);
 }
 
 // e^x for x <= 0, without branches; below -87 it is 0.

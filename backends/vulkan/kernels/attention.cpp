@@ -1,10 +1,11 @@
-//! ops(f32, f16, bf16) Attention AttentionGrad
+//! ops(f32, f16, bf16) Attention AttentionGrad PackedAttention PackedAttentionGrad
 // Attention with memory linear in the length, and its gradient without atomics. On software
 // devices, subgroups have rows in registers; on GPUs, workgroups have tiles in shared memory.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "convert.h"
 #include "index.h"
@@ -35,6 +36,36 @@ const char* forward_refusal(const NodeView& node) {
              : refusal(node);
 }
 
+// The attributes of the operators.
+struct Form {
+  explicit Form(const AttentionAttributes& t)
+      : causal(t.causal()),
+        scale(t.scale()),
+        softcap(t.softcap()),
+        window(t.window()),
+        mask(t.mask()) {}
+  explicit Form(const PackedAttentionAttributes& t)
+      : causal(t.causal()),
+        scale(t.scale()),
+        softcap(t.softcap()),
+        window(t.window()),
+        packed(static_cast<uint32_t>(t.heads() + 2 * t.kv_heads())) {}
+  bool causal;
+  float scale, softcap;
+  uint32_t window;
+  file::AttentionMask mask = file::AttentionMask::none;
+  uint32_t packed = 0;  // heads of a row of qkv; 0: q, k and v are apart
+};
+
+bool is_packed(Op op) { return op == Op::PackedAttention || op == Op::PackedAttentionGrad; }
+
+Form form_of(const Launch& l) {
+  return is_packed(l.op()) ? Form(l.attributes<PackedAttentionAttributes>())
+                           : Form(l.attributes<AttentionAttributes>());
+}
+
+bool has_codes(const Launch& l) { return !is_packed(l.op()) && l.is_encoded(1); }
+
 struct Operands {
   VkDeviceAddress q = 0, k = 0, v = 0, mask = 0;
   VkDeviceAddress o = 0, lse = 0;
@@ -46,10 +77,18 @@ struct Sizes {
   uint64_t batch, queries, heads, dim, keys, kv_heads;
 };
 
-Sizes sizes_of(const Launch& l) {
+// Of device::Record and device::NodeQuery.
+template <class Node>
+Sizes sizes_of(const Node& node) {
   const auto at = [](const Shape& s, int axis) { return static_cast<uint64_t>(s[axis]); };
-  const Shape& q = l.in_shape(0);
-  const Shape& k = l.in_shape(1);
+  const Shape& q = node.inputs[0].shape;
+  if (is_packed(node.op)) {
+    const auto& t = node.attributes.template as<PackedAttentionAttributes>();
+    const auto heads = static_cast<uint64_t>(t.heads());
+    const auto kv_heads = static_cast<uint64_t>(t.kv_heads());
+    return {at(q, 0), at(q, 1), heads, at(q, 2) / (heads + 2 * kv_heads), at(q, 1), kv_heads};
+  }
+  const Shape& k = node.inputs[1].shape;
   return {at(q, 0), at(q, 1), at(q, 2), at(q, 3), at(k, 1), at(k, 2)};
 }
 
@@ -62,18 +101,19 @@ struct KeyParts {
 // The table that the shaders call `details`.
 std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask,
                                  const KeyParts& parts) {
-  const auto& attributes = l.attributes<AttentionAttributes>();
+  const Form form = form_of(l);
+  const bool packed = form.packed != 0;
   Strides steps{};
-  if (attributes.mask() == file::AttentionMask::additive) {
+  if (form.mask == file::AttentionMask::additive) {
     const Shape& q = l.in_shape(0);
     steps = broadcast_strides(l.in_shape(mask), Shape{q[0], q[2], q[1], l.in_shape(1)[1]});
   }
-  std::vector<uint32_t> words = {l.count_word(0, 1), l.count_word(1, 1), l.node(),
-                                 static_cast<uint32_t>(o.mask % 4)};
+  std::vector<uint32_t> words = {packed ? 0 : l.count_word(0, 1), packed ? 0 : l.count_word(1, 1),
+                                 l.node(), static_cast<uint32_t>(o.mask % 4)};
   for (size_t a = 0; a < 4; ++a) {
     words.push_back(static_cast<uint32_t>(steps[a]));
   }
-  words.push_back(attributes.causal());
+  words.push_back(form.causal);
   words.push_back(static_cast<uint32_t>(parts.keys));
   words.push_back(static_cast<uint32_t>(parts.count));
   return words;
@@ -82,19 +122,18 @@ std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask
 // `counters` are those of the workgroups of attention_few.comp (Launch::counters).
 Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask, const KeyParts& parts,
              std::optional<uint32_t> counters = {}) {
-  const auto& attributes = l.attributes<AttentionAttributes>();
+  const double scale = form_of(l).scale;
   Push push;
   push.add(o.q);
   for (const size_t i : {1, 2}) {
-    l.is_encoded(i) ? push.table(l.table(l.code_words(i))) : push.add(i == 1 ? o.k : o.v);
+    has_codes(l) ? push.table(l.table(l.code_words(i))) : push.add(i == 1 ? o.k : o.v);
   }
   push.add(o.o, o.lse, o.d_o, o.d_q, o.d_k, o.d_v);
   counters ? push.table(*counters) : push.add(o.delta);
   push.add(l.step(), o.mask / 4 * 4)
       .table(l.table(details_of(l, o, mask, parts)))
       .u32(s.batch, s.heads, s.kv_heads, s.queries, s.keys);
-  push.f32(attributes.scale() == 0 ? 1 / std::sqrt(static_cast<double>(s.dim))
-                                   : static_cast<double>(attributes.scale()));
+  push.f32(scale == 0 ? 1 / std::sqrt(static_cast<double>(s.dim)) : scale);
   return push;
 }
 
@@ -117,8 +156,8 @@ constexpr Forms kKeys{shader::attention_grad_keys_lane, shader::attention_grad_k
                       shader::attention_grad_tile_keys, 2, 4};
 
 // A window that hides no key is ignored. Other windows fit into the integers of the shaders.
-uint32_t window_of(const AttentionAttributes& attributes, const Sizes& s) {
-  return attributes.window() < s.keys ? attributes.window() : 0;
+uint32_t window_of(const Form& form, const Sizes& s) {
+  return form.window < s.keys ? form.window : 0;
 }
 
 constexpr uint64_t kTileThreads = 128;
@@ -230,14 +269,14 @@ bool has_vectors(const Operands& o, const Sizes& s) {
 void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, size_t mask,
             bool rows_are_keys, uint64_t tile, const KeyParts& parts = {}) {
   const auto dim = static_cast<uint32_t>(s.dim);
-  const auto& attributes = l.attributes<AttentionAttributes>();
-  const double half = attributes.causal() ? 0.5 : 1;
+  const Form form = form_of(l);
+  const double half = form.causal ? 0.5 : 1;
   const double pairs = static_cast<double>(s.batch * s.heads) * static_cast<double>(s.queries) *
                        static_cast<double>(s.keys);
   const Work work{pairs * half * (2 * forms.products * static_cast<double>(s.dim) + 40), 0};
-  const auto kind = static_cast<uint32_t>(attributes.mask());
-  const auto softcap = std::bit_cast<uint32_t>(attributes.softcap());
-  const uint32_t format = l.is_encoded(1) ? l.code_format(1, 2) : 0;
+  const auto kind = static_cast<uint32_t>(form.mask);
+  const auto softcap = std::bit_cast<uint32_t>(form.softcap);
+  const uint32_t format = has_codes(l) ? l.code_format(1, 2) : 0;
   const Push push = push_of(l, o, s, mask, parts);
   Grid grid;
   if (!l.physical().uses_cpu_kernels()) {
@@ -245,8 +284,8 @@ void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, si
     grid.local = kTileThreads;
     grid.groups = (rows + tile - 1) / tile * s.kv_heads * s.batch * parts.count;
     l.dispatch(forms.tile,
-               {dim, static_cast<uint32_t>(tile), has_vectors(o, s), kind, window_of(attributes, s),
-                softcap, format},
+               {dim, static_cast<uint32_t>(tile), has_vectors(o, s), kind, window_of(form, s),
+                softcap, format, form.packed},
                push, grid, work);
     return;
   }
@@ -261,25 +300,25 @@ void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, si
   const uint32_t block =
       in_parts ? std::clamp(32 / lane_parts, 1u, 8u) : std::clamp(256 / dim, 1u, 8u);
   l.dispatch(in_parts ? forms.part : forms.lane,
-             {dim, lane_parts, block, kind, window_of(attributes, s), softcap, format}, push, grid,
-             work);
+             {dim, lane_parts, block, kind, window_of(form, s), softcap, format, form.packed}, push,
+             grid, work);
 }
 
-Sizes sizes_of(const NodeView& node) {
-  const auto at = [](const Shape& s, int axis) { return static_cast<uint64_t>(s[axis]); };
-  return {at(node.in(0), 0), at(node.in(0), 1), at(node.in(0), 2),
-          at(node.in(0), 3), at(node.in(1), 1), at(node.in(1), 2)};
+const char* packed_refusal(const NodeView& node) {
+  return std::cmp_greater(sizes_of(node.query).dim, kMaxHeadDim)
+             ? "Attention takes heads of up to 256 elements."
+             : nullptr;
 }
 
 uint64_t workspace(const NodeView& node) {
-  const Sizes s = sizes_of(node);
+  const Sizes s = sizes_of(node.query);
   const bool is_few = has_few_queries(node.physical, node.query, s);
   return (is_few ? 0 : Wide::bytes(node)) +
          part_bytes(s, way_of(node.physical, s, node.query.candidate).parts);
 }
 
 uint32_t candidates(const NodeView& node) {
-  return static_cast<uint32_t>(ways_of(node.physical, sizes_of(node)).size());
+  return static_cast<uint32_t>(ways_of(node.physical, sizes_of(node.query)).size());
 }
 
 void attention_few(Launch& l, const Sizes& s, const KeyParts& parts) {
@@ -292,8 +331,8 @@ void attention_few(Launch& l, const Sizes& s, const KeyParts& parts) {
   o.lse = l.out(1);
   o.d_q = l.workspace();
   o.d_k = o.d_q + 4 * s.batch * s.heads * s.queries * parts.count * s.dim;
-  const auto& attributes = l.attributes<AttentionAttributes>();
-  const bool encoded = l.is_encoded(1);
+  const Form form = form_of(l);
+  const bool encoded = has_codes(l);
   const auto rows = static_cast<uint32_t>(std::clamp<uint64_t>(rows_of(s), 1, kMostRows));
   const uint64_t blocks = groups_of(s, rows);
   const VkDeviceAddress read = encoded ? 0 : o.k | o.v;
@@ -301,17 +340,23 @@ void attention_few(Launch& l, const Sizes& s, const KeyParts& parts) {
   grid.local = kTileThreads;
   grid.groups = blocks * parts.count;
   const double products = static_cast<double>(s.batch * s.heads * s.queries * s.keys * s.dim);
-  l.dispatch(encoded ? shader::attention_few_codes : shader::attention_few_plain,
-             {static_cast<uint32_t>(s.dim), rows, s.dim % 8 == 0 && read % 16 == 0, 0,
-              window_of(attributes, s), std::bit_cast<uint32_t>(attributes.softcap()),
-              encoded ? l.code_format(1, 2) : 0},
-             push_of(l, o, s, 3, parts, l.counters(static_cast<uint32_t>(blocks))), grid,
-             {4 * products, 0});
+  l.dispatch(
+      encoded ? shader::attention_few_codes : shader::attention_few_plain,
+      {static_cast<uint32_t>(s.dim), rows, s.dim % 8 == 0 && read % 16 == 0, 0, window_of(form, s),
+       std::bit_cast<uint32_t>(form.softcap), encoded ? l.code_format(1, 2) : 0},
+      push_of(l, o, s, 3, parts, l.counters(static_cast<uint32_t>(blocks))), grid,
+      {4 * products, 0});
+}
+
+// The places of k and v behind the place of q in a row, in f32.
+void take_apart(VkDeviceAddress q, const Sizes& s, VkDeviceAddress* k, VkDeviceAddress* v) {
+  *k = q + sizeof(float) * s.heads * s.dim;
+  *v = *k + sizeof(float) * s.kv_heads * s.dim;
 }
 
 void attention(Launch& l) {
   constexpr size_t kMask = 3;
-  const Sizes s = sizes_of(l);
+  const Sizes s = sizes_of(l.record());
   const auto [tile, parts] = way_of(l.physical(), s, l.candidate());
   if (has_few_queries(l.physical(), l.record(), s)) {
     return attention_few(l, s, parts);
@@ -319,8 +364,12 @@ void attention(Launch& l) {
   Wide wide(l);
   Operands o;
   o.q = wide.in(0);
-  o.k = wide.in(1);
-  o.v = wide.in(2);
+  if (is_packed(l.op())) {
+    take_apart(o.q, s, &o.k, &o.v);
+  } else {
+    o.k = wide.in(1);
+    o.v = wide.in(2);
+  }
   o.mask = l.inputs() > kMask ? wide.in(kMask) : 0;
   o.o = wide.out(0);
   o.lse = wide.out(1);
@@ -328,7 +377,7 @@ void attention(Launch& l) {
     o.d_q = wide.workspace();
     o.d_k = o.d_q + 4 * s.batch * s.heads * s.queries * parts.count * s.dim;
   }
-  launch(l, l.is_encoded(1) ? kForwardCodes : kForward, o, s, kMask, false, tile, parts);
+  launch(l, has_codes(l) ? kForwardCodes : kForward, o, s, kMask, false, tile, parts);
   if (parts.keys != 0) {
     l.barrier();
     const uint64_t rows = s.batch * s.heads * s.queries;
@@ -341,7 +390,7 @@ void attention(Launch& l) {
 
 // The candidates of AttentionGrad: the rows of the tiles, 8, 16 and 32.
 uint32_t grad_candidates(const NodeView& node) {
-  const Sizes s = sizes_of(node);
+  const Sizes s = sizes_of(node.query);
   const bool has_tiles = !node.physical.uses_cpu_kernels() && groups_of(s, 1) * s.keys != 0;
   return has_tiles ? 1 + static_cast<uint32_t>(std::countr_zero(kMostTileRows / kTileLanes)) : 0;
 }
@@ -354,25 +403,32 @@ uint64_t grad_tile(const Launch& l, const Sizes& s, uint64_t rows, const Forms& 
 
 uint64_t grad_workspace(const NodeView& node) {
   // delta has the size of lse
-  return Wide::bytes(node) + static_cast<uint64_t>(node.in(4).elements()) * 4;
+  const size_t lse = is_packed(node.query.op) ? 2 : 4;
+  return Wide::bytes(node) + static_cast<uint64_t>(node.in(lse).elements()) * 4;
 }
 
 void attention_grad(Launch& l) {
   constexpr size_t kMask = 6;
   Wide wide(l);
   Operands o;
+  const Sizes s = sizes_of(l.record());
+  const size_t results = is_packed(l.op()) ? 1 : 3;  // the first input behind q, k and v
   o.q = wide.in(0);
-  o.k = wide.in(1);
-  o.v = wide.in(2);
-  o.o = wide.in(3);
-  o.lse = wide.in(4);
-  o.d_o = wide.in(5);
+  o.o = wide.in(results);
+  o.lse = wide.in(results + 1);
+  o.d_o = wide.in(results + 2);
   o.mask = l.inputs() > kMask ? wide.in(kMask) : 0;
   o.d_q = wide.out(0);
-  o.d_k = wide.out(1);
-  o.d_v = wide.out(2);
+  if (is_packed(l.op())) {
+    take_apart(o.q, s, &o.k, &o.v);
+    take_apart(o.d_q, s, &o.d_k, &o.d_v);
+  } else {
+    o.k = wide.in(1);
+    o.v = wide.in(2);
+    o.d_k = wide.out(1);
+    o.d_v = wide.out(2);
+  }
   o.delta = wide.workspace();
-  const Sizes s = sizes_of(l);
   launch(l, kQueries, o, s, kMask, false, grad_tile(l, s, rows_of(s), kQueries));
   l.barrier();
   launch(l, kKeys, o, s, kMask, true, grad_tile(l, s, s.keys, kKeys));
@@ -383,6 +439,11 @@ void attention_grad(Launch& l) {
 
 BOWLINE_KERNELS_OF_FLOATS(attention, .launch = attention, .workspace = workspace,
                           .candidates = candidates, .refusal = forward_refusal, .encoded = 0b110);
+BOWLINE_KERNELS_OF_FLOATS(packed_attention, .launch = attention, .workspace = workspace,
+                          .candidates = candidates, .refusal = packed_refusal);
+BOWLINE_KERNELS_OF_FLOATS(packed_attention_grad, .launch = attention_grad,
+                          .workspace = grad_workspace, .candidates = grad_candidates,
+                          .refusal = packed_refusal);
 BOWLINE_KERNELS_OF_FLOATS(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
                           .candidates = grad_candidates, .refusal = refusal);
 
