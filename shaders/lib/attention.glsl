@@ -9,7 +9,7 @@ layout(constant_id = 4) const uint MASK = 0;  // 1: additive, 2: bool per key, 3
 layout(constant_id = 5) const uint WINDOW = 0;  // maximum number of visible keys per query; 0: all
 // soft-capping: SOFTCAP * tanh(score / SOFTCAP); 0: none
 layout(constant_id = 6) const float SOFTCAP = 0;
-// The number of heads of a row of q, k and v if they are packed beside each other; 0: each is alone.
+// The heads of a row if q, k and v are packed beside each other; 0: each is alone.
 layout(constant_id = 8) const uint PACKED = 0;
 
 layout(push_constant, scalar) uniform Push {
