@@ -1,6 +1,6 @@
 //! variants T=f32,f16,bf16
 // Adds the results that matmul_tile.comp or matmul_units.comp has for parts of k, in their order,
-// and the bias. A gradient C may be added to.
+// and the bias, with what follows. Or it adds them to a gradient.
 #include "common.glsl"
 #include "step.glsl"
 #include "gradient.glsl"
@@ -10,6 +10,8 @@ layout(push_constant, scalar) uniform Push {
   Elements c;
   Elements bias;  // [columns], if has_bias
   Step step;      // of a gradient
+  Elements other;   // see follow.glsl
+  Elements before;  // values before Gelu
   uint elements;  // of C
   uint columns;
   uint has_bias;
@@ -19,6 +21,8 @@ layout(push_constant, scalar) uniform Push {
 
 layout(constant_id = 1) const uint PARTS = 2;
 layout(constant_id = 2) const uint IS_GRADIENT = 0;
+layout(constant_id = 3) const uint FOLLOW = 0;
+#include "follow.glsl"
 
 void main() {
   const bool adds = IS_GRADIENT != 0 && adds_to_gradient(p.step, p.is_first);
@@ -28,6 +32,14 @@ void main() {
       sum += p.parts.v[part * p.elements + i];
     }
     const A bias = p.has_bias != 0 ? read(p.bias, i % p.columns) : 0;
-    write(p.c, i, adds ? read(p.c, i) + sum : sum + bias);
+    A v = sum + bias;
+    if (FOLLOW != 0) {
+      v = sum_of(v, read(p.other, i));
+    }
+    if ((FOLLOW & kGelu) != 0) {
+      write(p.before, i, v);
+      v = activated(v);
+    }
+    write(p.c, i, adds ? read(p.c, i) + sum : v);
   }
 }

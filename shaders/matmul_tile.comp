@@ -20,6 +20,8 @@ layout(constant_id = 2) const uint TN = 64;
 layout(constant_id = 3) const uint ALIGNED = 0;
 
 layout(constant_id = 5) const uint IS_GRADIENT = 0;  // C
+layout(constant_id = 6) const uint FOLLOW = 0;
+#include "follow.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { vec4 v[]; };
 
@@ -146,7 +148,15 @@ void main() {
         const uint m = m0 + y + ROWS * i;
         if (m < p.m) {
           const uint at = o.c + m * p.n + n;
-          p.c.v[at] = adds ? p.c.v[at] + acc[i][j] : acc[i][j] + bias;
+          A v = acc[i][j] + bias;
+          if (FOLLOW != 0) {
+            v = sum_of(v, p.other.v[at]);
+          }
+          if ((FOLLOW & kGelu) != 0) {
+            p.before.v[at] = v;
+            v = activated(v);
+          }
+          p.c.v[at] = adds ? p.c.v[at] + acc[i][j] : v;
         }
       }
     }

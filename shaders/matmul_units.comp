@@ -24,8 +24,11 @@ layout(constant_id = 6) const uint UNIT_M = 16;
 layout(constant_id = 7) const uint UNIT_N = 16;
 layout(constant_id = 8) const uint UNIT_K = 16;
 
+layout(constant_id = 9) const uint FOLLOW = 0;
+#include "follow.glsl"
+
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { uvec4 v[]; };
-layout(buffer_reference, scalar, buffer_reference_align = 8) writeonly buffer Pairs { uvec2 v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uvec2 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Sums { vec4 v[]; };
 
 const bool C_IS_ALIGNED = (LAYOUT & 4) != 0;
@@ -102,6 +105,20 @@ uvec4 load_8(Elements from, bool is_aligned, uint first, uvec2 place, uvec2 size
     }                                                                                             \
   }
 
+// Applies what follows to four results of a row from column n on.
+void follow_4(uint at, uint n, inout vec4 x) {
+  [[unroll]] for (uint c = 0; c < 4; ++c) {
+    const uint i = at + min(c, p.n - 1 - n);
+    x[c] = sum_of(x[c], read(Elements(p.other), i));
+    if ((FOLLOW & kGelu) != 0) {
+      if (n + c < p.n) {
+        write(Elements(p.before), i, x[c]);
+      }
+      x[c] = activated(x[c]);
+    }
+  }
+}
+
 // Stores four results of row m from column n on, or adds them to a gradient.
 void store_4(uint first, uint m, uint n, vec4 x, bool adds) {
   if (p.has_bias != 0) {
@@ -110,6 +127,9 @@ void store_4(uint first, uint m, uint n, vec4 x, bool adds) {
     }
   }
   const uint at = first + m * p.n + n;
+  if (FOLLOW != 0) {
+    follow_4(at, n, x);
+  }
   if (C_IS_F32 && C_IS_ALIGNED) {
     Sums(p.c).v[at / 4] = adds ? Sums(p.c).v[at / 4] + x : x;
     return;

@@ -4,7 +4,7 @@
 // `batch`, a table as in index.glsl, in which broadcast batch axes have stride 0.
 //
 // The k may have parts, which are multiples of 32. Then C has a batch of results for each part,
-// without the bias, and matmul_combine.comp adds them.
+// without the bias and what follows, and matmul_combine.comp adds them.
 #include "step.glsl"
 #include "gradient.glsl"
 
@@ -15,6 +15,8 @@ layout(push_constant, scalar) uniform Push {
   Floats bias;      // [N], if has_bias
   Ints batch;  // sizes and strides of a and b in elements, see index.glsl
   Step step;   // of a gradient c
+  Floats other;   // see follow.glsl
+  Floats before;  // values before Gelu
   uint m;
   uint n;
   uint k;

@@ -1,4 +1,4 @@
-//! ops(f32, f16, bf16) FusedMatMul FusedNormMatMul
+//! ops(f32, f16, bf16) FusedNormMatMul
 // Products of a few rows with what is around them, as in decoding.
 #include <algorithm>
 
@@ -34,39 +34,12 @@ const char* refuse_operands(const NodeView& v, int64_t m, size_t weights) {
                 : "Products of many rows are faster without fusion.";
 }
 
-const char* refuse_product(const NodeView& v) {
-  const auto& t = v.attributes<FusedMatMulAttributes>();
-  const MatrixProduct p = matrix_product_of(v.query);
-  if (t.transpose_a() || t.gelu_grad() || p.k == 0) {
-    return "The product is not one of decoding.";
-  }
-  return refuse_operands(v, p.m, 1);
-}
-
 const char* refuse_norm_product(const NodeView& v) {
   const auto& t = v.attributes<FusedNormMatMulAttributes>();
   if (v.in(0).back() == 0 || (t.gate() && !t.transpose_b())) {
     return "The product is not one of decoding.";
   }
   return refuse_operands(v, v.in(0).rows(), static_cast<size_t>(t.weights()));
-}
-
-void fused_mat_mul(Launch& l) {
-  const auto& t = l.attributes<FusedMatMulAttributes>();
-  const FusedInputs inputs(t);
-  const MatrixProduct of = matrix_product_of(l.record());
-  const auto address = [&](int input) { return input < 0 ? 0 : l.in(static_cast<size_t>(input)); };
-  FewRowsProduct p;
-  p.m = static_cast<uint32_t>(of.m);
-  p.k = static_cast<uint32_t>(of.k);
-  p.transpose_b = of.transpose_b;
-  p.parts = {{.n = static_cast<uint32_t>(of.n), .bias = address(inputs.bias), .y = l.out(0)}};
-  p.addend = address(inputs.addend);
-  p.sums = t.gelu() ? l.out(1) : 0;
-  p.activation = t.gelu() ? ProductActivation::gelu_tanh : ProductActivation::none;
-  if (!of.is_empty()) {
-    multiply_few_rows(l, p, 0);
-  }
 }
 
 std::vector<WeightPart> parts_of(const Launch& l) {
@@ -116,8 +89,6 @@ void fused_norm_mat_mul(Launch& l) {
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(fused_mat_mul, .launch = fused_mat_mul, .refusal = refuse_product,
-                          .encoded = 0b10);
 BOWLINE_KERNELS_OF_FLOATS(fused_norm_mat_mul, .launch = fused_norm_mat_mul,
                           .refusal = refuse_norm_product, .encoded = 0b1110);
 

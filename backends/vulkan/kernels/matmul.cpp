@@ -1,4 +1,4 @@
-//! ops(f32, f16, bf16) MatMul Linear
+//! ops(f32, f16, bf16) MatMul Linear FusedMatMul
 // Matrix products: lane-shuffle kernels on software devices, shared-memory tiles on GPUs, matrix
 // units for 16-bit matrices, and a kernel for products with few rows. With few tiles, workgroups
 // divide the k.
@@ -22,6 +22,9 @@ struct Product : MatrixProduct {
   std::vector<uint32_t> codes[2] = {};  // of A and B: Launch::code_words(), or empty
   bool is_gradient = false;             // C, in f32
   bool is_first = false;                // the first contribution to the gradient
+  // Of FusedMatMul, see follow.glsl. `other` and `before` are optional.
+  uint32_t follow = 0;
+  VkDeviceAddress other = 0, before = 0;
 
   uint32_t format = 0;  // of the quantized matrices, for shaders
 
@@ -215,7 +218,7 @@ Push operands(Launch& l, const Product& p, uint32_t rows, uint32_t columns, cons
   }
   push.add(p.c, p.bias)
       .table(l.table(words_of(p.batch)))
-      .add(p.is_gradient ? l.step() : p.c)
+      .add(p.is_gradient ? l.step() : p.c, p.other == 0 ? p.c : p.other, p.before)
       .u32(p.m, p.n, p.k, batches == 1 ? 0 : rank_of(p.batch), p.bias != 0);
   push.u32(groups_x, groups_y, batches * parts.count);
   push.u32(p.transpose_a ? 1 : p.k, p.transpose_a ? p.m : 1);
@@ -235,21 +238,24 @@ Product product_of_parts(const Product& p, VkDeviceAddress results) {
   of_parts.c = results;
   of_parts.bias = 0;
   of_parts.is_gradient = false;
+  of_parts.follow = 0;
   return of_parts;
 }
 
-// Adds the results of the parts. `type` is the dtype of C and the bias, if C is no gradient.
+// Adds the results of the parts. `type` is the dtype of C, the bias and what follows, if C is no
+// gradient.
 void add_parts(Launch& l, DType type, const Product& p, VkDeviceAddress results,
                const Parts& parts) {
   l.barrier();
   const uint64_t elements = elements_of_c(p);
   const Grid grid = l.over_elements(elements);
   Push push;
-  push.add(results, p.c, p.bias == 0 ? p.c : p.bias, p.is_gradient ? l.step() : p.c)
+  push.add(results, p.c, p.bias == 0 ? p.c : p.bias, p.is_gradient ? l.step() : p.c,
+           p.other == 0 ? p.c : p.other, p.before)
       .u32(elements, p.n, p.bias != 0, grid.per_group, p.is_first);
   const double sums = static_cast<double>(elements * parts.count);
   l.dispatch(variant(shader::matmul_combine, p.is_gradient ? DType::f32 : type),
-             {static_cast<uint32_t>(parts.count), p.is_gradient}, push, grid,
+             {static_cast<uint32_t>(parts.count), p.is_gradient, p.follow}, push, grid,
              {sums, (sums + static_cast<double>(elements)) * sizeof(float)});
 }
 
@@ -271,8 +277,8 @@ void multiply(Launch& l, const Product& all, VkDeviceAddress workspace,
                work);
   } else {
     l.dispatch(choice.shader,
-               {choice.rows, choice.columns, aligned_rows(p, 4), p.format, p.is_gradient}, push,
-               grid, work);
+               {choice.rows, choice.columns, aligned_rows(p, 4), p.format, p.is_gradient, p.follow},
+               push, grid, work);
   }
   if (parts.count != 1) {
     add_parts(l, DType::f32, all, workspace, parts);
@@ -370,9 +376,10 @@ void multiply_on_units(Launch& l, const Product& all, const std::optional<Way>& 
   grid.local = r.count() * subgroup;
   grid.subgroup = subgroup;
   const Push push = operands(l, p, tile->rows, tile->columns, parts, &grid);
-  l.dispatch(shader::matmul_units,
-             {tile->rows, tile->columns, layout, r.rows, r.columns, unit.m, unit.n, unit.k}, push,
-             grid, work_of(p, 2));
+  l.dispatch(
+      shader::matmul_units,
+      {tile->rows, tile->columns, layout, r.rows, r.columns, unit.m, unit.n, unit.k, p.follow},
+      push, grid, work_of(p, 2));
   if (parts.count != 1) {
     add_parts(l, l.type(), all, l.workspace(), parts);
   }
@@ -439,6 +446,11 @@ uint32_t candidates(const NodeView& v) {
   return static_cast<uint32_t>(ways_of(v.physical, v.query).size());
 }
 
+// Only the kernels for few rows and the tiles have what follows.
+uint32_t fused_candidates(const NodeView& v) {
+  return v.physical.prefers_lanes() ? 0 : candidates(v);
+}
+
 // The way of the candidate of the node. Empty: the tables choose.
 template <class Node>
 std::optional<Way> way_of(const PhysicalDevice& physical, const Node& node) {
@@ -477,6 +489,40 @@ const char* refusal(const NodeView& v) {
   return fits ? nullptr : "A quantized matrix has more than 2^32 bytes.";
 }
 
+// The operands of a node behind A, B and C. -1: it has none.
+struct Others {
+  explicit Others(const device::Record& record) {
+    if (record.op != Op::FusedMatMul) {
+      bias = record.inputs.size() > 2 ? 2 : -1;
+      return;
+    }
+    constexpr uint32_t kAddend = 1, kSlope = 2, kGelu = 4;  // of follow.glsl
+    const auto& t = record.attributes.as<FusedMatMulAttributes>();
+    const FusedInputs inputs(t);
+    bias = inputs.bias;
+    addend = inputs.addend;
+    slope = inputs.slope;
+    before = t.gelu() ? 1 : -1;
+    follow = (addend < 0 ? 0u : kAddend) | (slope < 0 ? 0u : kSlope) | (before < 0 ? 0u : kGelu);
+  }
+  int bias = -1, addend = -1, slope = -1;
+  int before = -1;  // an output
+  uint32_t follow = 0;
+};
+
+void product_of_few_rows(Launch& l, const Product& p, const Others& others, uint32_t columns) {
+  const auto in = [&](int i) { return i < 0 ? 0 : l.in(static_cast<size_t>(i)); };
+  FewRowsProduct few;
+  few.m = static_cast<uint32_t>(p.m);
+  few.k = static_cast<uint32_t>(p.k);
+  few.transpose_b = p.transpose_b;
+  few.parts = {{.n = static_cast<uint32_t>(p.n), .bias = in(others.bias), .y = l.out(0)}};
+  few.addend = in(others.addend);
+  few.sums = others.before < 0 ? 0 : l.out(1);
+  few.activation = others.before < 0 ? ProductActivation::none : ProductActivation::gelu_tanh;
+  multiply_few_rows(l, few, columns);
+}
+
 void product(Launch& l) {
   Product p{matrix_product_of(l.record())};
   const ListEntry gradient = l.is_gradient(0) ? l.gradient(0) : ListEntry();
@@ -486,22 +532,20 @@ void product(Launch& l) {
     return;
   }
   p.join_rows();
+  const Others others(l.record());
   const std::optional<Way> way = way_of(l.physical(), l.record());
   if (is(way, Way::Kind::few_rows) && has_few_rows(l.physical(), l.record(), p)) {
-    const VkDeviceAddress bias = l.inputs() > 2 ? l.in(2) : 0;
-    multiply_few_rows(l,
-                      {.m = static_cast<uint32_t>(p.m),
-                       .k = static_cast<uint32_t>(p.k),
-                       .transpose_b = p.transpose_b,
-                       .parts = {{.n = static_cast<uint32_t>(p.n), .bias = bias, .y = l.out(0)}}},
-                      way ? way->size : 0);
-    return;
+    return product_of_few_rows(l, p, others, way ? way->size : 0);
   }
   const auto set = [&](const auto& from) {
+    const auto in = [&](int i) { return i < 0 ? 0 : from.in(static_cast<size_t>(i)); };
     p.a = from.in(0);
     p.b = from.in(1);
     p.c = from.out(0);
-    p.bias = l.inputs() > 2 ? from.in(2) : 0;
+    p.bias = in(others.bias);
+    p.other = in(others.addend < 0 ? others.slope : others.addend);
+    p.before = others.before < 0 ? 0 : from.out(1);
+    p.follow = others.follow;
     if (p.k == 0) {
       p.a = p.b =
           p.c;  // empty operands may be at the end of a buffer; the result of their loads is unused
@@ -542,6 +586,29 @@ uint64_t workspace(const NodeView& v) {
   return Wide::bytes(v) + parts_bytes(p, parts_in_f32(v.physical, v.query, p, way));
 }
 
+const char* fused_refusal(const NodeView& v) {
+  const auto& t = v.attributes<FusedMatMulAttributes>();
+  const MatrixProduct p = matrix_product_of(v.query);
+  if (t.sum_a() || t.sum_b() || (t.addend() && t.gelu_grad())) {
+    return "No kernel adds these to a product.";
+  }
+  const bool quantized = !v.query.inputs[1].encoding.is_plain();
+  const auto is_other = [&](const device::Operand& o) {
+    return o.dtype != v.query.type && !(quantized && &o == &v.query.inputs[1]);
+  };
+  if (std::ranges::any_of(v.query.inputs, is_other) ||
+      std::ranges::any_of(v.query.outputs, is_other)) {
+    return "The operands have several dtypes.";
+  }
+  if (has_few_rows(v.physical, p.m, v.query.type, quantized)) {
+    return t.transpose_a() || t.gelu_grad() || p.k == 0 ? "The product is not one of decoding."
+                                                        : refusal(v);
+  }
+  return !v.physical.prefers_lanes() ? refusal(v)
+         : p.m <= 1                  ? "Plain products of one row in f32 are faster without fusion."
+                                     : "Products of many rows are faster without fusion.";
+}
+
 // Kernels for few rows and those of software devices add to no gradient. A gradient needs the step
 // buffer, and devices without addresses can bind few buffers.
 uint32_t accumulates(const NodeView& v) {
@@ -556,6 +623,9 @@ uint32_t accumulates(const NodeView& v) {
 BOWLINE_KERNELS_OF_FLOATS(mat_mul, .launch = product, .workspace = workspace,
                           .candidates = candidates, .refusal = refusal, .accumulates = accumulates,
                           .encoded = 0b11);
+BOWLINE_KERNELS_OF_FLOATS(fused_mat_mul, .launch = product, .workspace = workspace,
+                          .candidates = fused_candidates, .refusal = fused_refusal,
+                          .encoded = 0b10);
 BOWLINE_KERNELS_OF_FLOATS(linear, .launch = product, .workspace = workspace,
                           .candidates = candidates, .refusal = refusal, .encoded = 0b10);
 
