@@ -1,7 +1,6 @@
 //! variants PART=squares,scale
 // norm = gradient_scale * sqrt(sum of g^2), scale = gradient_scale * min(1, max_norm / norm).
-//   squares  subgroup i adds the squares of chunks i, i + partials, ...; the order does not depend
-//            on the device
+//   squares  subgroup i adds the squares of chunks i, i + partials, ..., in this order
 //   scale    one subgroup adds the partial sums, writes the scale and the per-step scalars, and
 //            checks the loss
 #include "common.glsl"

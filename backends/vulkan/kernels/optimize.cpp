@@ -12,8 +12,7 @@
 namespace bowline::detail::vulkan::optimize_kernels {
 namespace {
 
-constexpr uint64_t kChunk = 4096;    // elements per workgroup
-constexpr uint64_t kPartials = 256;  // partial sums of the norm
+constexpr uint64_t kChunk = 4096;  // elements per workgroup
 
 void push_address(std::vector<uint32_t>* words, VkDeviceAddress address) {
   words->push_back(static_cast<uint32_t>(address));
@@ -67,20 +66,26 @@ void loss_scale(Launch& l) {
   l.dispatch(shader::loss_scale, {}, push, l.one_subgroup(), {0, 4});
 }
 
-uint64_t clip_workspace(const NodeView&) { return kPartials * 4; }
+// The partial sums of the norm, one per subgroup. A large GPU runs thousands of subgroups at once.
+uint64_t partials_of(const PhysicalDevice& physical) {
+  return physical.uses_cpu_kernels() ? 256 : 2048;
+}
+
+uint64_t clip_workspace(const NodeView& node) { return partials_of(node.physical) * 4; }
 
 void clip(Launch& l) {
   uint64_t count = 0;
   const std::vector<uint32_t> words = chunk_table({{l.in_list(0)}}, &count);
+  const uint64_t partials = partials_of(l.physical());
   Push push;
   const bool has_loss = l.inputs() > 1;
   push.table(l.table(words)).add(l.workspace(), l.out(0), has_loss ? l.in(1) : l.out(0));
   l.push_step_words(push);
-  push.u32(count, kPartials)
+  push.u32(count, partials)
       .f32(static_cast<double>(l.attributes<ClipByGlobalNormAttributes>().max_norm()))
       .u32(has_loss);
   const double n = static_cast<double>(count * kChunk);
-  l.dispatch(shader::clip_squares, {}, push, l.over_rows(kPartials), {n * 2, n * 4});
+  l.dispatch(shader::clip_squares, {}, push, l.over_rows(partials), {n * 2, n * 4});
   l.barrier();
   l.dispatch(shader::clip_scale, {}, push, l.one_subgroup(), {0, 0});
 }
