@@ -31,8 +31,9 @@ struct {
   uintptr_t handles = 0;
   std::map<VkBuffer, uint64_t> buffers;
   std::map<VkDeviceMemory, Memory> memory;
-  uint64_t counter = 0;                         // of the timeline semaphore
-  uint64_t waited = 0;                          // the value of it that the program has seen
+  uint64_t counter = 0;  // of the timeline semaphore
+  uint64_t waited = 0;   // the value of it that the program has seen
+  std::map<VkCommandBuffer, Run> contents;
   std::map<VkCommandBuffer, uint64_t> running;  // the value at which a buffer has ended
   uint64_t ticks = 0;
   bool lists_portability = false;
@@ -377,18 +378,26 @@ VKAPI_ATTR void VKAPI_CALL update_sets(VkDevice, uint32_t count, const VkWriteDe
   }
 }
 
-VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer, uint32_t, uint32_t y0, uint32_t, uint32_t x,
-                                    uint32_t y, uint32_t) {
+VKAPI_ATTR VkResult VKAPI_CALL begin_commands(VkCommandBuffer buffer,
+                                              const VkCommandBufferBeginInfo*) {
+  state.contents[buffer] = {};
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer buffer, uint32_t, uint32_t y0, uint32_t,
+                                    uint32_t x, uint32_t y, uint32_t) {
   ++state.driver.dispatches;
+  ++state.contents[buffer].dispatches;
   state.driver.recorded.push_back("dispatch");
   if (x > 65535 || y0 + y > 65535) {
     fault(format("{} times {} workgroups", x, y0 + y));
   }
 }
 
-VKAPI_ATTR void VKAPI_CALL copy_buffer(VkCommandBuffer, VkBuffer from, VkBuffer to, uint32_t count,
-                                       const VkBufferCopy* regions) {
+VKAPI_ATTR void VKAPI_CALL copy_buffer(VkCommandBuffer buffer, VkBuffer from, VkBuffer to,
+                                       uint32_t count, const VkBufferCopy* regions) {
   state.driver.copies += count;
+  state.contents[buffer].copies += count;
   state.driver.recorded.push_back("copy");
   for (uint32_t i = 0; i < count; ++i) {
     if (regions[i].srcOffset + regions[i].size > state.buffers[from] ||
@@ -410,15 +419,17 @@ std::string stages(VkPipelineStageFlags flags) {
   return out;
 }
 
-VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer, VkPipelineStageFlags from,
+VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer buffer, VkPipelineStageFlags from,
                                    VkPipelineStageFlags to, VkDependencyFlags, uint32_t,
                                    const VkMemoryBarrier*, uint32_t, const VkBufferMemoryBarrier*,
                                    uint32_t, const VkImageMemoryBarrier*) {
+  ++state.contents[buffer].barriers;
   state.driver.recorded.push_back(stages(from) + ">" + stages(to));
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue, uint32_t, const VkSubmitInfo* info, VkFence) {
   ++state.driver.submitted;
+  ++state.driver.run.submissions;
   uint64_t end = 0;
   find_in_chain<VkTimelineSemaphoreSubmitInfo>(
       info->pNext, VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, [&](auto& s) {
@@ -431,12 +442,18 @@ VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue, uint32_t, const VkSubmitInf
       fault("a command buffer is submitted while it runs");
     }
     value = end;
+    const Run& content = state.contents[buffer];
+    state.driver.run.dispatches += content.dispatches;
+    state.driver.run.copies += content.copies;
+    state.driver.run.barriers += content.barriers;
+    ++state.driver.run.buffers;
   }
   return VK_SUCCESS;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL wait_semaphores(VkDevice, const VkSemaphoreWaitInfo* info,
                                                uint64_t) {
+  ++state.driver.run.waits;
   const bool reached = state.counter >= info->pValues[0];
   state.waited = std::max(state.waited, reached ? info->pValues[0] : 0);
   return reached ? VK_SUCCESS : VK_TIMEOUT;
@@ -475,6 +492,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc(VkDevice, const char* n
   OWN(vkAllocateDescriptorSets, allocate_sets)
   OWN(vkUpdateDescriptorSets, update_sets)
   OWN(vkCmdDispatchBase, dispatch)
+  OWN(vkBeginCommandBuffer, begin_commands)
   OWN(vkCmdCopyBuffer, copy_buffer)
   OWN(vkCmdPipelineBarrier, barrier)
   OWN(vkQueueSubmit, queue_submit)

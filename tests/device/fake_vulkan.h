@@ -16,6 +16,16 @@
 
 namespace bowline::detail::vulkan::fake {
 
+// What submissions ran, and how often the host waited.
+struct Run {
+  uint64_t dispatches = 0;
+  uint64_t copies = 0;
+  uint64_t barriers = 0;
+  uint64_t buffers = 0;
+  uint64_t submissions = 0;
+  uint64_t waits = 0;
+};
+
 struct Driver {
   profiles::Profile profile{};
   std::vector<std::string> faults;     // what the profile does not allow
@@ -27,6 +37,7 @@ struct Driver {
   uint64_t submitted = 0;   // signal operations
   uint64_t dispatches = 0;  // recorded
   uint64_t copies = 0;      // recorded
+  Run run;                  // of all submissions
   // All that was recorded: "dispatch", "copy", and barriers with their stages ("compute>host").
   std::vector<std::string> recorded;
   uint64_t required_subgroups = 0;     // pipelines that require a size

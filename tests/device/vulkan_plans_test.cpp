@@ -38,6 +38,27 @@ TEST(VulkanPlans, LimitTheLaunchesOfAToken) {
   limit_launches_of_a_token("planning:vulkan@rx7800xt", 85, 85);
 }
 
+// The limits may only decrease.
+TEST(VulkanPlans, LimitTheLaunchesOfAStep) {
+  for (const auto& [device, most] :
+       {std::pair("planning:vulkan@rtx4070", 1u), {"planning:vulkan@rx7800xt", 1u}}) {
+    const Device planning = must(Device::open(device));
+    Gpt2 gpt(kGpt2Shape);
+    EXPECT_OK(gpt.model.to(planning));
+    TrainOptions o;
+    o.dims = {{"batch", 1}, {"seq", 256}};
+    o.precision.compute_dtype = DType::bf16;
+    const Trainer trainer = must(Trainer::create(gpt.model, planning, o));
+    Launches step;
+    for (const SegmentInfo& segment : must(trainer.describe()).segments) {
+      if (segment.name == "accumulate" || segment.name == "update") {
+        add_records(segment, step);
+      }
+    }
+    EXPECT_LE(step.count, most) << device << "\n" << step.listing;
+  }
+}
+
 TEST(VulkanPlans, AreRefusedForAnUnknownDevice) {
   const auto opened = Device::open("planning:vulkan@nothing");
   ASSERT_FALSE(opened.ok());

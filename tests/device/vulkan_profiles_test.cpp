@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "emulation/gpt2.h"
 #include "fake_vulkan.h"
 #include "model/tied_model.h"
 #include "open_device.h"
@@ -467,6 +468,63 @@ TEST(VulkanProfiles, RecordsOfALevelShareTheBarriersOfTheirKernels) {
                                              "dispatch",
                                              "compute+transfer>host"};
   EXPECT_EQ(recorded(program), expected);
+}
+
+// Runs twice, and returns what the second run asked the driver for.
+template <class F>
+fake::Run second_run(const F& run) {
+  run();
+  fake::driver().run = {};
+  run();
+  return fake::driver().run;
+}
+
+void expect_at_most(const fake::Run& run, const fake::Run& most) {
+  EXPECT_LE(run.dispatches, most.dispatches);
+  EXPECT_LE(run.copies, most.copies);
+  EXPECT_LE(run.barriers, most.barriers);
+  EXPECT_LE(run.buffers, most.buffers);
+  EXPECT_LE(run.submissions, most.submissions);
+  EXPECT_LE(run.waits, most.waits);
+  EXPECT_GE(run.dispatches, most.dispatches / 2) << "or this is no longer the model";
+  EXPECT_EQ(fake::driver().faults, std::vector<std::string>());
+}
+
+// GPT-2 with its 12 layers, but fewer channels. The limits may only decrease. The names are those
+// of fake::Run.
+TEST(VulkanProfiles, LimitTheCommandsOfATrainingStep) {
+  fake::reset(named("GeForce RTX 4070"));
+  const bowline::Device device = test::wrap("fake", must(open_fake()));
+  test::Gpt2 gpt({12, 64, 2, 512, 256});
+  EXPECT_OK(gpt.model.materialize(1));
+  EXPECT_OK(gpt.model.to(device));
+  TrainOptions options;
+  options.dims = {{"batch", 1}, {"seq", 256}};
+  options.precision.compute_dtype = DType::bf16;
+  Trainer trainer = must(Trainer::create(gpt.model, device, options));
+  std::vector<int32_t> ids(256);
+  const test::Dims shape = {1, 256};
+  const Tensor batch[] = {test::tensor("tokens", shape, ids), test::tensor("labels", shape, ids)};
+  expect_at_most(second_run([&] { EXPECT_OK(trainer.micro_step(batch).status()); }),
+                 {.dispatches = 1});
+}
+
+TEST(VulkanProfiles, LimitTheCommandsOfAToken) {
+  fake::reset(named("GeForce RTX 4070"));
+  const bowline::Device device = test::wrap("fake", must(open_fake()));
+  test::Gpt2 gpt({12, 64, 2, 512, 256});
+  gpt.add_decode();
+  EXPECT_OK(gpt.model.materialize(1));
+  EXPECT_OK(gpt.model.resize("cache.*", 256).status());
+  EXPECT_OK(gpt.model.to(device));
+  const BoundDim length = {"kv_length", 256};
+  Session session = must(Session::create(gpt.model, device, "decode", {&length, 1}));
+  std::vector<int32_t> zero(1);
+  const test::Dims one = {1}, row = {1, 1};
+  const Tensor inputs[] = {test::tensor("tokens", row, zero), test::tensor("positions", one, zero)};
+  std::vector<float> lse(1);
+  const Tensor outputs[] = {test::tensor("lse", one, lse)};
+  expect_at_most(second_run([&] { EXPECT_OK(session.run(inputs, outputs)); }), {.dispatches = 1});
 }
 
 }  // namespace
