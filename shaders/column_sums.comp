@@ -1,5 +1,6 @@
 //! variants T=f32,f16,bf16
-// y[o] = factor * the sum of parts[part, o], in the order of the parts. Or it is added to the gradient y.
+// y[o] = factor * the sum of parts[part, o], in the order of the parts. Or it is added to the
+// gradient y.
 #include "common.glsl"
 #include "step.glsl"
 #include "gradient.glsl"

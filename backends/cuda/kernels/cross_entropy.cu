@@ -1,7 +1,5 @@
 //! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad FusedCrossEntropy FusedLinearCrossEntropy
-//! ops(f32, f16, bf16) NegativeLogLikelihood NegativeLogLikelihoodGrad
-// Losses with labels, one team of threads per row. A label equal to ignore_index is not counted.
-// Another label outside [0, classes) is reported as an out-of-range index.
+// One team of threads per row of logits (device/labels.cuh).
 //
 // FusedCrossEntropy reads a row from device memory once: a block keeps it in shared memory, and a
 // warp reads a short row from the L1 cache again. Longer rows are read again, mostly from the L2
@@ -10,31 +8,13 @@
 // FusedLinearCrossEntropy computes its products with cuBLASLt, in chunks of rows. The logits of a
 // chunk are in scratch memory, in lines of whole 16-byte packs, and their gradient overwrites them.
 #include "device/exponential_sum.cuh"
+#include "device/labels.cuh"
 #include "device/last_block.cuh"
 #include "device/staged_product.cuh"
 #include "device/tensor_core.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels {
 namespace {
-
-struct Labels {
-  const int32_t* data;
-  uint64_t rows, classes;
-  int32_t ignore_index;
-  device::StepHead* head;
-  uint32_t node;
-
-  __device__ bool counted(uint64_t row) const { return data[row] != ignore_index; }
-  __device__ bool inside(uint64_t row) const {
-    return data[row] >= 0 && static_cast<uint64_t>(data[row]) < classes;
-  }
-  // Reports a label that is neither ignore_index nor a class.
-  __device__ void report(uint64_t row) const {
-    if (counted(row) && !inside(row)) {
-      bad_index(head, node, data[row]);
-    }
-  }
-};
 
 // A row of more than kLongestOfWarp classes has a block, another row a warp. FusedCrossEntropy and
 // the two operators add in the same order, so they give the same bits.
@@ -107,69 +87,6 @@ __global__ void cross_entropy_kernel(const X* x, Labels labels, float* lse, floa
     labels.report(row);
   }
 }
-
-// -weight x[label] of every row.
-template <class X>
-__global__ void likelihood_kernel(const X* x, Labels labels, const X* weight, float* losses) {
-  const uint64_t row = uint64_t{blockIdx.x} * kRowThreads + threadIdx.x;
-  if (row >= labels.rows) {
-    return;
-  }
-  float loss = 0;
-  if (labels.counted(row) && labels.inside(row)) {
-    const int32_t label = labels.data[row];
-    loss =
-        -(weight == nullptr ? 1.0f : read(weight + label)) * read(x + row * labels.classes + label);
-  }
-  losses[row] = loss;
-  labels.report(row);
-}
-
-// One block: adds the weights of the counted rows. Each weight is 1 if no weights are given.
-template <class X>
-__device__ float weight_of_all(const Labels& labels, const X* weight) {
-  float sum = 0;
-  for (uint64_t i = threadIdx.x; i < labels.rows; i += kRowThreads) {
-    if (labels.counted(i)) {
-      sum += weight == nullptr ? 1.0f : labels.inside(i) ? read(weight + labels.data[i]) : 0.0f;
-    }
-  }
-  return team_sum<kRowThreads>(sum);
-}
-
-template <class X>
-__global__ void total_loss_kernel(const float* losses, Labels labels, const X* weight, float* loss,
-                                  bool mean) {
-  float sum = 0;
-  for (uint64_t i = threadIdx.x; i < labels.rows; i += kRowThreads) {
-    sum += losses[i];
-  }
-  sum = team_sum<kRowThreads>(sum);
-  const float all = weight_of_all(labels, weight);
-  if (threadIdx.x == 0) {
-    *loss = mean && all != 0 ? sum / all : sum;
-  }
-}
-
-template <class X>
-__global__ void weights_kernel(Labels labels, const X* weight, float* to) {
-  const float all = weight_of_all(labels, weight);
-  if (threadIdx.x == 0) {
-    *to = all;
-  }
-}
-
-// The factor of the gradient of a row: dloss, common or per row; for the mean, divided by the sum
-// of all weights.
-struct Factor {
-  const float* dloss;
-  const float* weight;  // null: not divided
-  bool each;
-
-  __device__ float of(uint64_t row) const {
-    return dloss[each ? row : 0] / (weight != nullptr && *weight != 0 ? *weight : 1.0f);
-  }
-};
 
 // The gradient of the elements of a row.
 struct RowGradient {
@@ -320,60 +237,6 @@ __global__ void fused_cross_entropy_kernel(const X* x, uint64_t line, Labels lab
 }
 
 template <class X>
-__global__ void likelihood_grad_kernel(Labels labels, const X* weight, Factor factor, X* dx) {
-  const uint64_t i = uint64_t{blockIdx.x} * kRowThreads + threadIdx.x;
-  if (i >= labels.rows * labels.classes) {
-    return;
-  }
-  const uint64_t row = i / labels.classes;
-  const uint64_t column = i % labels.classes;
-  const bool hit = labels.counted(row) && static_cast<int64_t>(column) == labels.data[row];
-  write(dx + i, hit ? -(weight == nullptr ? 1.0f : read(weight + column)) * factor.of(row) : 0.0f);
-}
-
-template <class Table>
-Labels labels_of(const Launch& l) {
-  return {l.in_i32(1),
-          static_cast<uint64_t>(l.in_shape(1).elements()),
-          static_cast<uint64_t>(l.in_shape(0).back()),
-          l.attributes<Table>().ignore_index(),
-          l.head(),
-          l.node()};
-}
-
-template <class X>
-const X* weight_of(const Launch& l, size_t input) {
-  return l.has_input(input) ? l.in_as<X>(input) : nullptr;
-}
-
-// For the mean, the sum of the weights is computed first.
-template <class X>
-Factor factor_of(Launch& l, const Labels& labels, Reduction reduction, const float* dloss,
-                 const X* weight) {
-  if (reduction != Reduction::mean) {
-    return {dloss, nullptr, reduction == Reduction::none};
-  }
-  l.launch("weight of all rows", weights_kernel<X>, 1, kRowThreads, labels, weight, l.workspace());
-  return {dloss, l.workspace(), false};
-}
-
-uint64_t terms_workspace(const NodeView& node) {
-  return static_cast<uint64_t>(node.in(1).elements()) * sizeof(float);
-}
-
-// The losses of the rows are the output, or are in the workspace until they are added.
-template <class X>
-void add_up(Launch& l, const Labels& labels, Reduction reduction, const X* weight) {
-  if (reduction != Reduction::none) {
-    l.launch("total loss", total_loss_kernel<X>, 1, kRowThreads, l.workspace(), labels, weight,
-             l.out(0), reduction == Reduction::mean);
-  }
-}
-float* terms_of(const Launch& l, Reduction reduction) {
-  return reduction == Reduction::none ? l.out(0) : l.workspace();
-}
-
-template <class X>
 void cross_entropy(Launch& l) {
   const auto& t = l.attributes<CrossEntropyAttributes>();
   const Labels labels = labels_of<CrossEntropyAttributes>(l);
@@ -382,15 +245,6 @@ void cross_entropy(Launch& l) {
       [](auto team, auto width) { return cross_entropy_kernel<team(), width(), X>; }, l.in_as<X>(0),
       labels, l.out(1), terms_of(l, t.reduction()), t.label_smoothing());
   add_up<X>(l, labels, t.reduction(), nullptr);
-}
-
-template <class X>
-void negative_log_likelihood(Launch& l) {
-  const Reduction reduction = l.attributes<NegativeLogLikelihoodAttributes>().reduction();
-  const Labels labels = labels_of<NegativeLogLikelihoodAttributes>(l);
-  l.launch("likelihood", likelihood_kernel<X>, blocks_for(labels.rows, kRowThreads), kRowThreads,
-           l.in_as<X>(0), labels, weight_of<X>(l, 2), terms_of(l, reduction));
-  add_up(l, labels, reduction, weight_of<X>(l, 2));
 }
 
 // The number of counted rows, and the losses of the rows.
@@ -601,8 +455,6 @@ void fused_linear_cross_entropy(Launch& l) {
   }
 }
 
-uint64_t grad_workspace(const NodeView&) { return sizeof(float); }
-
 template <class X>
 void cross_entropy_grad(Launch& l) {
   const auto& t = l.attributes<CrossEntropyAttributes>();
@@ -618,20 +470,6 @@ void cross_entropy_grad(Launch& l) {
       l.in_as<X>(0), labels, l.in(2), factor, t.label_smoothing(), l.out_as<X>(0));
 }
 
-template <class X>
-void negative_log_likelihood_grad(Launch& l) {
-  const Labels labels = labels_of<NegativeLogLikelihoodAttributes>(l);
-  if (labels.rows == 0) {
-    return;
-  }
-  const X* const weight = weight_of<X>(l, 3);
-  const Factor factor = factor_of(
-      l, labels, l.attributes<NegativeLogLikelihoodAttributes>().reduction(), l.in(2), weight);
-  l.launch("likelihood gradient", likelihood_grad_kernel<X>,
-           blocks_for(labels.rows * labels.classes, kRowThreads), kRowThreads, labels, weight,
-           factor, l.out_as<X>(0));
-}
-
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(cross_entropy, .run = cross_entropy<T>, .workspace = terms_workspace);
@@ -642,9 +480,4 @@ BOWLINE_KERNELS_OF_FLOATS(fused_cross_entropy, .run = fused_cross_entropy<T>,
 BOWLINE_KERNELS_OF_FLOATS(fused_linear_cross_entropy, .run = fused_linear_cross_entropy<T>,
                           .workspace = linear_workspace, .refusal = linear_refusal,
                           .accumulates = outputs<0b100>);
-BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood, .run = negative_log_likelihood<T>,
-                          .workspace = terms_workspace);
-BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood_grad, .run = negative_log_likelihood_grad<T>,
-                          .workspace = grad_workspace);
-
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels

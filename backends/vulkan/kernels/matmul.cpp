@@ -9,6 +9,7 @@
 #include "convert.h"
 #include "few_rows.h"
 #include "index.h"
+#include "product_tiles.h"
 
 namespace bowline::detail::vulkan::matmul_kernels {
 namespace {
@@ -50,96 +51,6 @@ struct Way {
   uint32_t size;
   uint32_t parts = 1;  // of k
 };
-
-// Tiles of matmul_tile.comp from large to small. An invocation has 64, 64, 32 and 8 results in
-// registers; a workgroup has 20, 15, 10 and 5 KiB of shared memory.
-struct Tile {
-  uint32_t rows;
-  uint32_t columns;
-  uint32_t local;
-};
-constexpr Tile kTiles[] = {{128, 128, 256}, {128, 64, 128}, {64, 64, 128}, {32, 32, 128}};
-
-// Bytes of shared memory of matmul_tile.comp: tiles of A and B with a depth of 16, padded.
-uint32_t shared_bytes(const Tile& tile) { return (tile.rows + tile.columns) * 20 * 4; }
-
-bool fits(const PhysicalDevice& physical, const Tile& tile) {
-  return (physical.has_large_tiles || &tile == &kTiles[std::size(kTiles) - 1]) &&
-         tile.local <= physical.max_invocations && shared_bytes(tile) <= physical.max_shared_bytes;
-}
-
-// The number of the largest tile for a kind of device.
-size_t first_tile(const PhysicalDevice& physical) {
-  if (!physical.has_many_registers()) {
-    return 2;
-  }
-  return physical.vendor() != kIntel && fits(physical, kTiles[0]) ? 0 : 1;
-}
-
-uint64_t tiles_along(int64_t n, uint32_t size) {
-  return (static_cast<uint64_t>(n) + size - 1) / size;
-}
-
-uint64_t groups_of(const Tile& tile, const MatrixProduct& p) {
-  return tiles_along(p.m, tile.rows) * tiles_along(p.n, tile.columns) * p.batch.elements();
-}
-
-bool has_few(const PhysicalDevice& physical, const Tile& tile, const MatrixProduct& p) {
-  return groups_of(tile, p) < physical.many_groups;
-}
-
-// The k of a product in parts of `size` steps, which workgroups of their own compute.
-struct Parts {
-  uint64_t count = 1;
-  uint64_t size = 0;
-};
-
-// At most `count` parts. Their size is a multiple of the depth of all tiles.
-Parts parts_of(int64_t k, uint32_t count) {
-  constexpr uint64_t kStep = 32;
-  const auto all = static_cast<uint64_t>(k);
-  if (count == 1) {
-    return {1, all};
-  }
-  const uint64_t size = round_up((all + count - 1) / count, kStep);
-  return {(all + size - 1) / size, size};
-}
-
-uint64_t elements_of_c(const MatrixProduct& p) {
-  return p.batch.elements() * static_cast<uint64_t>(p.m) * static_cast<uint64_t>(p.n);
-}
-
-// Of the results of the parts.
-uint64_t parts_bytes(const MatrixProduct& p, uint32_t parts) {
-  const uint64_t count = parts_of(p.k, parts).count;
-  return count == 1 ? 0 : count * elements_of_c(p) * sizeof(float);
-}
-
-// The most parts of a product with this tile, a power of two.
-uint32_t most_parts(const PhysicalDevice& physical, const Tile& tile, const MatrixProduct& p) {
-  constexpr uint64_t kMostParts = 16, kMostBytes = uint64_t{8} << 20;
-  if (physical.uses_cpu_kernels() || !has_few(physical, tile, p)) {
-    return 1;
-  }
-  const uint64_t most = std::min({static_cast<uint64_t>(p.k) / physical.least_part, kMostParts,
-                                  kMostBytes / (elements_of_c(p) * sizeof(float))});
-  return std::bit_floor(static_cast<uint32_t>(std::max<uint64_t>(most, 1)));
-}
-
-// As many parts as occupy the device twice.
-uint32_t choose_parts(const PhysicalDevice& physical, const Tile& tile, const MatrixProduct& p) {
-  const uint64_t wanted = std::max<uint64_t>(2 * physical.many_groups / groups_of(tile, p), 1);
-  return std::min(most_parts(physical, tile, p), std::bit_floor(static_cast<uint32_t>(wanted)));
-}
-
-const Tile& choose_tile(const PhysicalDevice& physical, const MatrixProduct& p) {
-  size_t i = first_tile(physical);
-  while (i + 1 < std::size(kTiles) &&
-         (!physical.has_large_tiles || has_few(physical, kTiles[i], p))) {
-    ++i;
-  }
-  return kTiles[i];
-}
 
 // Tiles of matmul_lanes.comp: rows, and columns of each lane. Loads take most of the time, and the
 // largest tile needs the fewest. The variants `any` and `codes` do not have it,
