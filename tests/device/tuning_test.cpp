@@ -2,6 +2,7 @@
 #include "device/tuning.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -101,7 +102,7 @@ Model two_products() {
 class Tuning : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "bowline_tuning";
+    folder_ = format("{}bowline_tuning_{}", testing::TempDir(), getpid());
     std::filesystem::remove_all(folder_);
     auto own = std::make_unique<WaysDevice>(open_cpu());
     ways_ = own.get();

@@ -530,13 +530,9 @@ TEST(VulkanProfiles, LimitTheCommandsOfAToken) {
   std::vector<float> lse(1);
   const Tensor outputs[] = {test::tensor("lse", one, lse)};
   const StepScalar steps[] = {{"position", uint32_t{255}}, {"kv_length", uint32_t{256}}};
-  expect_at_most(second_run([&] { EXPECT_OK(session.run(inputs, outputs, steps)); }),
-                 {.dispatches = 78,
-                  .copies = 5,
-                  .barriers = 81,
-                  .buffers = 1,
-                  .submissions = 1,
-                  .waits = 1});
+  expect_at_most(
+      second_run([&] { EXPECT_OK(session.run(inputs, outputs, steps)); }),
+      {.dispatches = 78, .copies = 5, .barriers = 81, .buffers = 1, .submissions = 1, .waits = 1});
 }
 
 }  // namespace
