@@ -82,8 +82,8 @@ Status infer(InferContext& c) {
   const Reference forward = reference_of(cross_entropy_op::op_cross_entropy, attributes,
                                          {x, rows_of_labels}, {dloss.shape, Shape{all[0]}});
   const OracleContext::Array& lse = forward.outputs[1];
-  const Reference backward = reference_of(cross_entropy_grad_op::op_cross_entropy_grad,
-                                          c.attributes(), {x, rows_of_labels, lse, dloss}, {all});
+  const Reference backward = reference_of(cross_entropy_grad_op::op_cross_entropy_grad, attributes,
+                                          {x, rows_of_labels, lse, dloss}, {all});
   for (int output = 0; output < count_outputs(c.attributes()); ++output) {
     c.zero_magnitude(output);
   }

@@ -72,14 +72,19 @@ struct Factor {
   }
 };
 
+// Of input `input`.
 template <class Table>
-Labels labels_of(const Launch& l) {
-  return {l.in_i32(1),
-          static_cast<uint64_t>(l.in_shape(1).elements()),
-          static_cast<uint64_t>(l.in_shape(0).back()),
+Labels labels_of(const Launch& l, size_t input, int64_t classes) {
+  return {l.in_i32(input),
+          static_cast<uint64_t>(l.in_shape(input).elements()),
+          static_cast<uint64_t>(classes),
           l.attributes<Table>().ignore_index(),
           l.head(),
           l.node()};
+}
+template <class Table>
+Labels labels_of(const Launch& l) {
+  return labels_of<Table>(l, 1, l.in_shape(0).back());
 }
 
 template <class X>
