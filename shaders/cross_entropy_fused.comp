@@ -3,6 +3,7 @@
 // that few rows occupy a GPU. The gradient may overwrite the logits.
 #include "common.glsl"
 #include "math.glsl"
+#include "workgroup.glsl"
 #include "step.glsl"
 #include "bad_index.glsl"
 #include "loss.glsl"
@@ -23,37 +24,20 @@ layout(push_constant, scalar) uniform Push {
   float smoothing;
 } p;
 
-const uint MOST_SUBGROUPS = 64;  // of at least 4 invocations
-shared A partial[MOST_SUBGROUPS];
-
 #define FOR_CLASSES(i) \
   for (uint i = gl_LocalInvocationID.x; i < p.classes; i += gl_WorkGroupSize.x)
 
-A max_of_group(A x) {
+A max_of_workgroup(A x) {
   x = subgroupMax(x);
-  if (subgroupElect()) {
-    partial[gl_SubgroupID] = x;
+  if (gl_SubgroupInvocationID == 0) {
+    of_subgroups[gl_SubgroupID] = x;
   }
-  barrier();
-  A all = partial[0];
+  wait_for_workgroup();
+  A all = of_subgroups[0];
   for (uint s = 1; s < gl_NumSubgroups; ++s) {
-    all = max(all, partial[s]);
+    all = max(all, of_subgroups[s]);
   }
-  barrier();
-  return all;
-}
-
-A sum_of_group(A x) {
-  x = subgroupAdd(x);
-  if (subgroupElect()) {
-    partial[gl_SubgroupID] = x;
-  }
-  barrier();
-  A all = partial[0];
-  for (uint s = 1; s < gl_NumSubgroups; ++s) {
-    all += partial[s];
-  }
-  barrier();
+  wait_for_workgroup();
   return all;
 }
 
@@ -69,7 +53,7 @@ void main() {
   const A at_label = read(p.x, start + (inside ? uint(label) : 0));
   A top = -kInfinity;
   FOR_CLASSES(i) { top = max(top, read(p.x, start + i)); }
-  top = max_of_group(top);
+  top = max_of_workgroup(top);
   A sum = 0;
   A below = 0;
   FOR_CLASSES(i) {
@@ -77,8 +61,8 @@ void main() {
     sum += exp_f32(x - top);
     below += p.smoothing != 0 ? top - x : 0;
   }
-  const A log_sum = log_f32(sum_of_group(sum));
-  below = p.smoothing != 0 ? sum_of_group(below) : 0;
+  const A log_sum = log_f32(sum_of_workgroup(sum));
+  below = p.smoothing != 0 ? sum_of_workgroup(below) : 0;
   if (gl_LocalInvocationID.x == 0) {
     A of_label = top - at_label;
     if (p.smoothing != 0) {

@@ -7,6 +7,7 @@
 #include "gelu.h"
 #include "relu.h"
 #include "silu.h"
+#include "workgroup.glsl"
 
 layout(constant_id = 1) const uint ROWS = 1;           // rows of A
 layout(constant_id = 4) const uint NORM = 0;        // of the rows of A; 1: LayerNorm, 2: RmsNorm
@@ -56,32 +57,6 @@ Eight load_8(Elements from, uint start, uint at, uint length, uint aligned) {
     x[e] = at + e < length ? element : 0;
   }
   return eight_of(x);
-}
-
-const uint MOST_SUBGROUPS = 64;  // of 256 invocations
-
-shared A of_subgroups[MOST_SUBGROUPS];
-
-void wait_for_workgroup() {
-  if (gl_NumSubgroups > 1) {
-    barrier();
-  } else {
-    subgroupBarrier();  // software devices need no coroutine for it
-  }
-}
-
-A sum_of_workgroup(A x) {
-  x = subgroupAdd(x);
-  if (gl_SubgroupInvocationID == 0) {
-    of_subgroups[gl_SubgroupID] = x;
-  }
-  wait_for_workgroup();
-  A sum = 0;
-  for (uint s = 0; s < gl_NumSubgroups; ++s) {
-    sum += of_subgroups[s];
-  }
-  wait_for_workgroup();
-  return sum;
 }
 
 // The mean of each row of A, which is 0 for RmsNorm, and 1 / the root of its variance.
