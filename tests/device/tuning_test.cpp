@@ -326,7 +326,7 @@ class VulkanTuning : public testing::Test {
   void SetUp() override {
     BOWLINE_NEED(why_missing("vulkan:0"));
     setenv("BOWLINE_VULKAN_VARIANT", "gpu", 1);
-    options_.cache_folder = testing::TempDir() + "bowline_vulkan_tuning";
+    options_.cache_folder = format("{}bowline_vulkan_tuning_{}", testing::TempDir(), getpid());
     std::filesystem::remove_all(options_.cache_folder);
   }
   void TearDown() override {
