@@ -50,8 +50,8 @@ void fuse_cache_writes(BoundGraph& graph, const device::OpenDevice& device);
 // Training graphs, in bodies too. All return the new index of node `begin`. The gradient of a norm
 // and the Add of a residual connection behind it become FusedNormGrad (rewrites/norms.cpp). The
 // gradients of a weight and of its bias become one FusedMatMul (rewrites/bias_gradients.cpp).
-// CrossEntropy and its gradient become FusedCrossEntropy. With the Linear that computes many
-// logits, and its gradients, they become FusedLinearCrossEntropy (rewrites/losses.cpp).
+// CrossEntropy and its gradient become FusedCrossEntropy. If a Linear computes many logits, all
+// these, the Linear and its gradients become FusedLinearCrossEntropy (rewrites/losses.cpp).
 size_t fuse_norm_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 size_t fuse_bias_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin);
 size_t fuse_losses(BoundGraph& graph, const device::OpenDevice& device, size_t begin);

@@ -2,8 +2,8 @@
 //
 // - An operand whose lines are no multiples of 16 bytes, such as the logits of 50,257 tokens, is
 //   copied to lines that are. On an H100, cuBLASLt multiplies unaligned lines four to six times as
-//   slowly. It is as slow if lines are aligned but n or k is no multiple of 8. Then b is copied
-//   once and gets rows of zeros.
+//   slowly. Aligned lines are not enough: the library is just as slow if n or k is not a multiple
+//   of 8. Then b is copied once and gets rows of zeros.
 // - A product that Gelu or its gradient follows leaves sums in f32, because the library's own Gelu
 //   is inexact (blas.h). A second launch finishes them.
 //
@@ -25,8 +25,8 @@ constexpr int64_t in_packs(int64_t elements) {
 // Parts of the scratch memory start at multiples of 256 bytes, as the library's workspace must.
 constexpr uint64_t in_scratch(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// Copies `bytes` bytes, and writes zeros behind them up to `padded` bytes. Both are even, `padded`
-// is a multiple of 16, and `to` starts at one.
+// Copies `bytes` bytes, and writes zeros behind them up to `padded` bytes. `bytes` is even.
+// `padded` and the address `to` are multiples of 16.
 void copy_with_zeros(Launch& l, void* to, const void* from, int64_t bytes, int64_t padded);
 
 struct Staging {

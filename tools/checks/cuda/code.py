@@ -17,7 +17,7 @@ FIGURES = {
     "blocks": "blocks that an SM holds at once, by registers, threads and static shared memory",
     "hmma": "tensor-core instructions in the main loop",
     "others": "other instructions per tensor-core instruction in the main loop",
-    "burst": "most accesses of shared memory in the main loop with no tensor-core instruction between them",
+    "burst": "the longest run of accesses of shared memory in the main loop without a tensor-core instruction between them",
     "math": "percent of the instructions of the main loop that multiply and add",
     "conversions": "conversions of integers to floats, and divisions, in loops",
     "wide": "loads of 16 bytes from global memory",
@@ -90,7 +90,7 @@ class Code:
         return max(self.loops, key=weight, default=[])
 
     def burst(self, loop):
-        """The most accesses of shared memory between two tensor-core instructions of a loop."""
+        """The longest run of accesses of shared memory between tensor-core instructions of a loop."""
         first = next(i for i, t in enumerate(loop) if TENSOR.match(t))
         most = run = 0
         for text in loop[first:] + loop[:first]:  # the end of the loop continues with its begin
