@@ -90,7 +90,7 @@ class Code:
         return max(self.loops, key=weight, default=[])
 
     def burst(self, loop):
-        """The longest run of accesses of shared memory between tensor-core instructions of a loop."""
+        """The longest run of accesses of shared memory between two tensor-core instructions."""
         first = next(i for i, t in enumerate(loop) if TENSOR.match(t))
         most = run = 0
         for text in loop[first:] + loop[:first]:  # the end of the loop continues with its begin
