@@ -69,6 +69,9 @@ class Launch {
     bool prepares = false;  // nothing is enqueued; the library chooses its algorithms
     bool plans = false;     // there is no device; launches are only counted
     uint32_t launches = 0;
+    uint32_t early_launches = 0;  // of these, with Blocks::early
+    // The last launch was a kernel of this backend. After anything else, a launch waits as usual.
+    bool follows_kernel = false;
     std::vector<std::string>* kernels = nullptr;  // (optional) receives the names of launches
     Status status = {};                           // the first failure
   };
@@ -202,11 +205,17 @@ class Launch {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !is_enqueuing()) {
       return;
     }
+    if (blocks == Blocks::independent && starts_early()) {
+      blocks = Blocks::early;
+      ++context_.early_launches;
+    }
     done(name, context_.plans
                    ? cudaSuccess
                    : BOWLINE_CUDA_NAMESPACE::launch(name, kernel, blocks, grid, block, shared_bytes,
                                                     context_.stream, args...));
+    context_.follows_kernel = true;
   }
+  bool starts_early() const { return context_.follows_kernel && context_.traits.starts_early(); }
   // Counts a launch and keeps the first failure.
   void done(const char* name, cudaError_t error);
 

@@ -48,10 +48,12 @@ constexpr unsigned kSharedWithoutCall = 48 * 1024;
 // How the blocks of a launch run.
 enum class Blocks : uint8_t {
   independent,
+  early,     // independent; they may start while the kernel launched before still runs
   together,  // a cooperative launch: all at once, so that a block may wait for others
 };
 
 // Enqueues kernel(args...) on the stream, with `shared_bytes` of dynamic shared memory per block.
+// Blocks::early needs Traits::starts_early, and a launch of a kernel directly before on the stream.
 template <class... P, class... A>
 cudaError_t launch(const char* name, void (*kernel)(P...), Blocks blocks, dim3 grid, dim3 block,
                    unsigned shared_bytes, cudaStream_t stream, A... args) {
@@ -66,18 +68,34 @@ cudaError_t launch(const char* name, void (*kernel)(P...), Blocks blocks, dim3 g
   }
 #ifdef BOWLINE_CUDA_EMULATED
   return launch_kernel(
-      name, grid, block, stream, [=] { kernel(static_cast<P>(args)...); }, shared_bytes, function,
-      blocks == Blocks::together);
+      name, grid, block, stream,
+      [=] {
+        require_wait();
+        kernel(static_cast<P>(args)...);
+      },
+      shared_bytes, function, blocks == Blocks::together, blocks == Blocks::early);
 #else
   (void)name;
   std::tuple<P...> values(static_cast<P>(args)...);
   return std::apply(
       [&](P&... value) {
         void* pointers[] = {&value...};
-        return blocks == Blocks::together
-                   ? cudaLaunchCooperativeKernel(function, grid, block, pointers, shared_bytes,
-                                                 stream)
-                   : cudaLaunchKernel(function, grid, block, pointers, shared_bytes, stream);
+        cudaLaunchAttribute attribute = {};
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = shared_bytes;
+        config.stream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = blocks == Blocks::independent ? 0 : 1;
+        if (blocks == Blocks::early) {
+          attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+          attribute.val.programmaticStreamSerializationAllowed = 1;
+        } else {
+          attribute.id = cudaLaunchAttributeCooperative;
+          attribute.val.cooperative = 1;
+        }
+        return cudaLaunchKernelExC(&config, function, pointers);
       },
       values);
 #endif

@@ -184,6 +184,21 @@ __device__ inline void wait_acquire(const uint32_t* counter, uint32_t target) {
   } while (static_cast<int32_t>(now - target) < 0);
 }
 
+// Waits until the launch before has ended and what it wrote is visible, if this launch may start
+// earlier (device/begin.cuh).
+__device__ inline void wait_for_prerequisites() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// Lets the next launch start, if it may start early, once all blocks of this one have called it or
+// have ended.
+__device__ inline void launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Only the emulation records these.
 __device__ inline void exchange_read(const void*) {}
 __device__ inline void exchange_write(const void*) {}

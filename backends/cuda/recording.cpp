@@ -32,6 +32,7 @@ void Launch::fail(Status status) {
 
 void Launch::done(const char* name, cudaError_t error) {
   ++context_.launches;
+  context_.follows_kernel = false;
   if (context_.kernels != nullptr) {
     context_.kernels->emplace_back(name);
   }
@@ -368,6 +369,7 @@ Result<std::vector<RecordTime>> CudaRecording::timestamps() {
   std::vector<cudaEvent_t> events;
   Launch::Context context = this->context(accumulates());
   const auto mark = [&] {
+    context.follows_kernel = false;  // the time of a record begins when those before have ended
     cudaEvent_t event = nullptr;
     Status status = status_of(cudaEventCreate(&event), "create an event");
     if (status.ok()) {

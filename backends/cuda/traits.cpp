@@ -37,8 +37,13 @@ int code_for(std::string_view architectures, int major, int minor) {
 Result<Traits> Traits::of(int device) {
   cudaDeviceProp p;
   BOWLINE_CUDA(cudaGetDeviceProperties(&p, device), "ask for the properties of the GPU");
+  int driver = 0;
+  BOWLINE_CUDA(cudaDriverGetVersion(&driver), "ask for the version of the driver");
+  // Edges of graphs have a type since CUDA 12.3 (cudaGraphEdgeData).
+  constexpr int kTypedEdges = 12030;
   return Traits{code_for(kArchitectures, p.major, p.minor), p.multiProcessorCount,
-                static_cast<unsigned>(p.sharedMemPerBlockOptin), p.cooperativeLaunch != 0};
+                static_cast<unsigned>(p.sharedMemPerBlockOptin), p.cooperativeLaunch != 0,
+                driver >= kTypedEdges};
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -34,6 +34,8 @@ struct Traits {
   int processors = 0;   // multiprocessors
   unsigned shared = 0;  // bytes of shared memory that a block may have; 0: unknown
   bool has_cooperative_launch = true;
+  // The driver keeps programmatic dependencies of launches in graphs.
+  bool has_early_launch = true;
   bool tf32 = false;  // DeviceOptions::matmul_precision, from sm_80 on
 
   // For tests (variant.h).
@@ -49,6 +51,9 @@ struct Traits {
 
   static Result<Traits> of(int device);
 
+  // Blocks of a launch can start while the launch before still runs. The code that the GPU runs
+  // must have the instructions of device/begin.cuh.
+  bool starts_early() const { return code >= 90 && has_early_launch; }
   // Asynchronous copies to shared memory exist.
   bool copies_async() const { return code >= 80 && has_async_copies; }
   // Tensor cores multiply this dtype, f16 or bf16 (device/tensor_core.cuh).

@@ -35,6 +35,8 @@ constexpr Variant kVariants[] = {
     {"no_async_copies", [](Traits& t) { t.has_async_copies = false; }},
     // Recurrent layers take a launch per step.
     {"no_cooperative_launch", [](Traits& t) { t.has_cooperative_launch = false; }},
+    // No launch starts before the launch before it has ended.
+    {"no_early_launch", [](Traits& t) { t.has_early_launch = false; }},
     // Products of few rows use the kernels of larger products.
     {"no_few_rows", [](Traits& t) { t.has_few_rows = false; }},
     // The tile of products. A kernel without this tile uses the next smaller one.

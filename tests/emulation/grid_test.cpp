@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "device/begin.cuh"
 #include "device/grid_barrier.cuh"
 #include "run.h"
 
@@ -287,6 +288,66 @@ TEST(Grid, AfterAnErrorTheNextGridRuns) {
                 }),
             "");
   EXPECT_EQ(threads, 128);
+}
+
+// A kernel whose blocks may start while the launch before still runs.
+TEST(EarlyGrid, AKernelBeginsWithAWait) {
+  uint32_t counter = 0;
+  EXPECT_EQ(run(2, 64,
+                [&] {
+                  require_wait();
+                  begin_kernel();
+                  atomicInc(&counter, UINT32_MAX);
+                }),
+            "");
+  EXPECT_EQ(counter, 128u);
+}
+
+TEST(EarlyGrid, AKernelWithoutAWaitIsFound) {
+  expect_error(
+      64, [] { require_wait(); }, "It ends before it waits for the launch before");
+}
+
+TEST(EarlyGrid, AThreadWithoutAWaitIsFound) {
+  expect_error(
+      64,
+      [] {
+        require_wait();
+        if (threadIdx.x < 63) {
+          begin_kernel();
+        }
+      },
+      "Thread 63 of block (0, 0, 0): It ends before it waits");
+}
+
+TEST(EarlyGrid, AnAccessBeforeTheWaitIsFound) {
+  uint32_t counter = 0;
+  float x = 0;
+  const Exchanged exchanged(&x);
+  const std::function<void()> accesses[] = {
+      [&] { atomicInc(&counter, UINT32_MAX); }, [&] { add_release(&counter, 1); },
+      [&] { wait_acquire(&counter, 0); }, [&] { (void)exchanged.read(0); },
+      [&] { exchanged.write(0, 1); }};
+  for (const auto& access : accesses) {
+    expect_error(
+        1,
+        [&] {
+          require_wait();
+          begin_kernel([&] { access(); });
+        },
+        "It accesses device memory before it waits");
+  }
+}
+
+TEST(EarlyGrid, TheNextLaunchStartsAfterTheWait) {
+  expect_error(
+      1,
+      [] {
+        require_wait();
+        launch_dependents();
+        wait_for_prerequisites();
+      },
+      "It lets the next launch start before it waits");
 }
 
 // Blocks of 64 threads that wait for one another.

@@ -205,6 +205,78 @@ TEST_F(Emulated, AStepIsTwoGraphsAndOneWait) {
   EXPECT_EQ(machine().graph_launches, graphs + 2 * 5);
 }
 
+// Early launches need sm_90 and a driver that knows them in graphs, and follow a kernel.
+TEST_F(Emulated, AnEarlyLaunchFollowsAKernel) {
+  using namespace cuda_emu;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const auto launched = [&](bool early) {
+    return launch_kernel(
+        "test", dim3(1), dim3(1), stream, [] {}, 0, nullptr, false, early);
+  };
+  EXPECT_EQ(launched(true), cudaErrorInvalidValue);
+  EXPECT_EQ(launched(false), cudaSuccess);
+  EXPECT_EQ(launched(true), cudaSuccess);
+  float x = 0;
+  EXPECT_EQ(cudaMemsetAsync(&x, 0, sizeof(x), stream), cudaSuccess);
+  EXPECT_EQ(launched(true), cudaErrorInvalidValue);
+  EXPECT_EQ(launched(false), cudaSuccess);
+  machine().major = 8;
+  EXPECT_EQ(launched(true), cudaErrorNotSupported);
+  machine().major = 12;
+  machine().driver_version = 12020;
+  EXPECT_EQ(launched(true), cudaErrorNotSupported);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(machine().early_launches, 1u);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+// Trains a few steps. Returns the launches that started early.
+uint64_t early_launches_of_steps() {
+  const Device device = must(Device::open("cuda-emu:0"));
+  TinyLm lm = tiny_lm();
+  EXPECT_OK(lm.model.to(device));
+  TrainOptions o;
+  o.dims = lm.dims();
+  Trainer t = must(Trainer::create(lm.model, device, o));
+  const uint64_t before = machine().early_launches;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const std::vector<Tensor> batch = lm.data(i);
+    const std::span<const Tensor> batches[] = {batch};
+    (void)must(t.step(batches));
+  }
+  return machine().early_launches - before;
+}
+
+TEST_F(Emulated, LaunchesStartEarlyWhereTheMachineCan) {
+  EXPECT_GT(early_launches_of_steps(), 20u);
+  machine().driver_version = 12020;
+  EXPECT_EQ(early_launches_of_steps(), 0u);
+  machine().driver_version = 12030;
+  EXPECT_GT(early_launches_of_steps(), 20u);
+  machine().major = 8;
+  EXPECT_EQ(early_launches_of_steps(), 0u);
+}
+
+// The time of a record must not include the wait for the record before.
+TEST_F(Emulated, NoRecordStartsEarlyWhenItIsTimed) {
+  const Device device = must(Device::open("cuda-emu:0"));
+  Model m;
+  GraphBuilder g(m, "forward");
+  const Value x = g.input("x", DType::f32, {8});
+  g.output("y", g.op("Softmax", {g.op("Softmax", {x})}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.to(device));
+  Session session = must(Session::create(m, device, "forward", {}));
+  std::vector<float> in(8, 1.0f), y(8);
+  const std::vector<Tensor> inputs = {tensor("x", {8}, in)};
+  const std::vector<Tensor> outputs = {tensor("y", {8}, y)};
+  ASSERT_OK(session.run(inputs, outputs));
+  EXPECT_EQ(machine().early_launches, 1u);
+  (void)must(session.profile(inputs));
+  EXPECT_EQ(machine().early_launches, 1u);
+}
+
 TEST_F(Emulated, AWrongKernelIsAPoisonedDeviceWithItsNameAndReason) {
   cuda_emu::cudaStream_t stream = nullptr;
   ASSERT_EQ(cuda_emu::cudaStreamCreateWithFlags(&stream, 0), cuda_emu::cudaSuccess);

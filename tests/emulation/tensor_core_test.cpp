@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "device/begin.cuh"
 #include "run.h"
 
 namespace bowline::detail::cuda_emu {
@@ -325,7 +326,7 @@ TEST(TensorCore, BankConflictsAreCounted) {
   count_bank_conflicts(false);
 }
 
-__global__ void nothing_kernel() {}
+__global__ void nothing_kernel() { begin_kernel(); }
 __global__ void other_kernel(int) {}
 
 TEST(TensorCore, LargeSharedMemoryNeedsACallThatTheGpuAllows) {

@@ -132,6 +132,13 @@ TEST_F(CudaVariants, RecurrentLayersTakeALaunchPerStep) {
   EXPECT_FALSE(launch_of("no_cooperative_launch", Op::Lstm, kLayer).cooperative);
 }
 
+TEST_F(CudaVariants, LaunchesStartEarlyOrNot) {
+  constexpr const char* kTwoLaunches = "| [4,8] [4,8] |";
+  EXPECT_TRUE(launch_of("", Op::MeanSquaredError, kTwoLaunches).early);
+  EXPECT_FALSE(launch_of("no_early_launch", Op::MeanSquaredError, kTwoLaunches).early);
+  EXPECT_FALSE(launch_of("sm_80", Op::MeanSquaredError, kTwoLaunches).early);
+}
+
 TEST_F(CudaVariants, AnUnknownNameIsRefused) {
   for (const char* const names : {"wrong", "sm_75,wrong", "sm_90"}) {
     setenv("BOWLINE_CUDA_VARIANT", names, 1);

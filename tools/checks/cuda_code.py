@@ -11,6 +11,9 @@
   --install       download nvdisasm and cuobjdump from PyPI into
                   build/cuda_tools, and do nothing else
 
+No kernel for sm_90 or newer may access global memory before it waits for the launch before it
+(backends/cuda/device/begin.cuh).
+
 The check disassembles the kernels in the objects of the build. The build of a push has code of one
 architecture, so the check also compiles files for the others: the files whose kernels have a budget
 for a certain architecture, those with most budgets first. After 15 seconds of processor time it
@@ -87,6 +90,13 @@ def breaches(budgets, name, code):
                    f"({BUDGETS.name}:{line}; {FIGURES[figure]}).")
 
 
+def unordered(name, code):
+    """From sm_90 on, a kernel may start while the launch before it still runs."""
+    if code.architecture >= 90:
+        for operation in code.before_wait():
+            yield f"{name} for sm_{code.architecture}: '{operation}' comes before the wait of begin_kernel."
+
+
 def wanted_files(budgets, everything, built):
     """Lists what to compile for architectures that the build lacks: pairs (file, architecture)."""
     wanted = []
@@ -142,6 +152,29 @@ LISTING = """
 """
 
 
+WAITS = """
+\t.section\t.text.k,"ax",@progbits
+        /*0000*/              @P0 BRA `(.L_x_1) ;
+.L_x_0:
+        /*0010*/                   CCTL.E.PF2 [R2] ;
+        /*0020*/               @P1 BRA `(.L_x_0) ;
+.L_x_1:
+        /*0030*/                   ACQBULK ;
+        /*0040*/                   PREEXIT ;
+        /*0050*/                   LDG.E R0, desc[UR4][R2.64] ;
+        /*0060*/                   EXIT ;
+.L_x_2:
+        /*0070*/                   STG.E desc[UR4][R2.64], R0 ;
+        /*0080*/                   EXIT ;
+"""
+
+
+def waits(listing):
+    code = Code("k", 90)
+    add_instructions(listing, {"k": code})
+    return code.before_wait()
+
+
 def self_test():
     code = Code("k", 90, registers=128, threads=256)
     add_instructions(LISTING, {"k": code})
@@ -160,6 +193,11 @@ def self_test():
         "a line of another kernel": not [*breaches(read_budgets(lines), "a.l<1,2>", code)],
         "a wrong line": len(refused) == 3,
         "a name": short_name("void bowline::detail::cuda::a_kernels::(anonymous namespace)::k<(int)1, float>") == "a.k<1,float>",
+        "a kernel that waits": waits(WAITS) == [],
+        "a load before the wait": waits(WAITS.replace("CCTL.E.PF2 [R2]", "@P2 LDG.E R3, desc[UR4][R2.64]"))
+        == ["LDG.E R3, desc[UR4][R2.64]"],
+        "a path without a wait": waits(WAITS.replace("@P0 BRA `(.L_x_1)", "@P0 BRA `(.L_x_2)"))
+        == ["STG.E desc[UR4][R2.64], R0", "EXIT"],
         "the files to compile": wanted_files(read_budgets("softmax.* 75 hmma>=1\nr?pe.* 75,80 hmma>=1\nrope.* 75 hmma>=1"), False, {80})
         == [(KERNELS / "rope.cu", 75), (KERNELS / "softmax.cu", 75)],
         "a command": cuda_compile.nvcc_command("  COMMAND = cd /b && /n/nvcc -O3 -gencode=arch=a,code=b -c /k.cu -o k.o -MD -MF d -I /i")
@@ -177,7 +215,8 @@ def not_run(reason):
 
 def check(codes, budgets, left, complete):
     names = short_names(c.symbol for c in codes)
-    wrong = sorted({sentence for c in codes for sentence in breaches(budgets, names[c.symbol], c)})
+    wrong = sorted({sentence for c in codes for sentence in
+                    [*breaches(budgets, names[c.symbol], c), *unordered(names[c.symbol], c)]})
     wrong += [f"{BUDGETS.name}:{b.number}: no kernel matches '{b.pattern}'." for b in budgets
               if complete and not any(fnmatch.fnmatchcase(name, b.pattern) for name in names.values())]
     print("\n".join(wrong) or f"{len(codes)} kernels keep their budgets.")

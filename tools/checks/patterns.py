@@ -5,7 +5,9 @@ CUDA kernels: shared memory is declared as `__shared__ Shared<T> name;`, or has 
 members whose name begins with Shared, so that the emulation can check it. No kernel uses atomics,
 because their order changes from run to run. Only atomicInc is allowed, which counts: the total does
 not depend on the order (device/last_block.cuh, kernels/extreme.cu). `asm` is only in files that the
-emulation does not compile.
+emulation does not compile. Every kernel begins with begin_kernel, and what it does before the wait
+is only to prefetch (device/begin.cuh). None promises that memory is constant, because nvcc moves
+loads of such memory before the wait.
 
 Layers of runtime/: api, plan and device name no operator. A special case is a property in the
 definition of the operator (ops/op.h). graph names only operators that seed, weight, sum and store
@@ -44,6 +46,12 @@ RULES = (
     Rule(KERNELS, r"\batomic(?!Inc\()\w+\s*\(", "uses an atomic, whose order changes from run to run", "atomicAdd(&sum, x);",
          "atomicInc(&count, most);  // atomicAdd(&sum, x);"),
     Rule(KERNELS, r"\basm\b", "has inline PTX, which the emulation cannot run", 'asm("nop;");', "int asm_ = 0;"),
+    Rule(KERNELS, r"__global__[^;{]*\{(?!(?:\s*using [^;]*;)*\s*begin_kernel\()", "has a kernel that does not begin with begin_kernel",
+         "\n__global__ void k(int* x) { *x = 1; }", "__global__ void k(int* x) {\n  using T = int;\n  begin_kernel();"),
+    Rule(KERNELS, r"\bbegin_kernel\(\[&\](?!\s*\{[^;{}]*\bprefetch_\w+(?:<[\w, ]+>)?\([^;{}]*\);\s*\})", "does more before the wait than to prefetch",
+         "begin_kernel([&] { sum = *x; });", "begin_kernel([&] { Lines(p).prefetch_all(p.k); });"),
+    Rule(KERNELS, r"__restrict__|\b__ldg\b", "allows loads that the compiler moves before the wait of begin_kernel", "void k(const int* __restrict__ x);",
+         "void k(const int* x);"),
     Rule("runtime/api/*.[ch]* runtime/plan/*.[ch]* runtime/device/*.[ch]*", OPERATOR % "", NAMES,
          "if (op == Op::Invalid ||\n    op == Op::Fill) {", "if (op == Op::Invalid) {  // Op::Relu"),
     Rule("runtime/graph/*.[ch]*", OPERATOR % "|Fill|Add|AccumulateGrad|ZeroGrad|LossScale|Scale|Mul|Cast", NAMES,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "device/attention.cuh"
+#include "device/begin.cuh"
 #include "device/last_block.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
@@ -208,6 +209,7 @@ __device__ inline void join_row(const Problem& p, const KeyParts& parts, int64_t
 // The last block of some rows also joins their parts.
 template <class K, int kPadded, int kRows>
 __global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p, KeyParts parts) {
+  begin_kernel();
   constexpr int kLanes = kPadded / 8;  // of a slot
   constexpr int kSlots = kFewThreads / kLanes;
   constexpr int kEach = kRows == 1 ? 4 : 2;  // keys of a slot at a time

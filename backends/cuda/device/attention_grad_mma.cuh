@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/attention_mma.cuh"
+#include "device/begin.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_grad_kernels {
 namespace {
@@ -236,6 +237,7 @@ __device__ void multiply_queries(const Problem& given) {
 
 template <class T, int kPadded, int kRowTiles, bool kPlain>
 __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_queries_kernel(Problem p) {
+  begin_kernel();
   if constexpr (kMultiplies<T>) {
     multiply_queries<T, kPadded, kRowTiles, kPlain>(p);
   }
@@ -449,6 +451,7 @@ __device__ void multiply_keys(const Problem& given) {
 
 template <class T, int kPadded, int kRowTiles, bool kPlain>
 __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_keys_kernel(Problem p) {
+  begin_kernel();
   if constexpr (kMultiplies<T>) {
     multiply_keys<T, kPadded, kRowTiles, kPlain>(p);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "device/begin.cuh"
 #include "device/few_rows.cuh"
 #include "device/last_block.cuh"
 #include "device/matrix_vector.cuh"
@@ -18,9 +19,11 @@ struct Elements {
 
   Some<T, kWidth> some;
 
+  __device__ static const T* address(const Codes& c, int64_t row, uint32_t column) {
+    return reinterpret_cast<const T*>(c.codes + row * c.row_bytes) + column;
+  }
   __device__ void load(const Codes& c, int64_t row, uint32_t column) {
-    some = *reinterpret_cast<const Some<T, kWidth>*>(
-        reinterpret_cast<const T*>(c.codes + row * c.row_bytes) + column);
+    some = *reinterpret_cast<const Some<T, kWidth>*>(address(c, row, column));
   }
   __device__ void values(int, float (&to)[kWidth]) const {
     for (int e = 0; e < kWidth; ++e) {
@@ -104,38 +107,65 @@ __device__ void add_threads(Memory& totals, const float (&sums)[kRows][P::kValue
   __syncthreads();
 }
 
+// The columns of a thread, and its part of k.
+template <class P>
+struct Columns {
+  int part = 0;
+  int skipped = 0;  // results of the parts before
+  int tile = static_cast<int>(blockIdx.x);
+  int n;
+  int column;
+  uint32_t at;  // the column in a row of b
+  int begin;
+  int end;
+  Codes codes;
+
+  __device__ Columns(const Operands& p, const ColumnParts& s) {
+    using T = ColumnTiling<P>;
+    BOWLINE_UNROLL
+    for (int i = 0; i + 1 < kParts; ++i) {
+      if (part == i && i + 1 < p.count && tile >= s.tiles[i]) {
+        part = i + 1;
+        tile -= s.tiles[i];
+        skipped += p.parts[i].n;
+      }
+    }
+    n = p.of(part, &Part::n);
+    column = tile * T::kColumns + static_cast<int>(threadIdx.x) % T::kAcross * P::kValues;
+    at = static_cast<uint32_t>(column + p.of(part, &Part::first));
+    codes = p.codes(part);
+    begin = static_cast<int>(blockIdx.z) * s.k;
+    end = min(begin + s.k, p.k);
+  }
+  // Only elements: those of a quantized row do not lie side by side.
+  __device__ void prefetch_all() const {
+    using T = ColumnTiling<P>;
+    if constexpr (requires { P::address(codes, 0, at); }) {
+      const int first = begin + static_cast<int>(threadIdx.x) / T::kAcross;
+      for (int i = first; i < end && column < n; i += T::kDown) {
+        prefetch(P::address(codes, i, at));
+      }
+    }
+  }
+};
+
 template <class P, int kRows>
 __global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 2)
     columns_kernel(Operands p, ColumnParts s) {
+  begin_kernel([&] { Columns<P>(p, s).prefetch_all(); });
   using T = ColumnTiling<P>;
   __shared__ Shared<float[kRows][kStaged]> a;
   __shared__ Shared<float[kRows][2]> norms;
   __shared__ Shared<float[kWarps][kRows][T::kColumns]> totals;
   const int thread = static_cast<int>(threadIdx.x);
   const int row = static_cast<int>(blockIdx.y) * kRows;  // of a
-  int part = 0;
-  int skipped = 0;  // results of the parts before
-  int tile = static_cast<int>(blockIdx.x);
-  BOWLINE_UNROLL
-  for (int i = 0; i + 1 < kParts; ++i) {
-    if (part == i && i + 1 < p.count && tile >= s.tiles[i]) {
-      part = i + 1;
-      tile -= s.tiles[i];
-      skipped += p.parts[i].n;
-    }
-  }
-  const int n = p.of(part, &Part::n);
-  const int column = tile * T::kColumns + thread % T::kAcross * P::kValues;
-  const auto at = static_cast<uint32_t>(column + p.of(part, &Part::first));
-  const Codes codes = p.codes(part);
-  const int begin = static_cast<int>(blockIdx.z) * s.k;
-  const int end = min(begin + s.k, p.k);
+  const Columns<P> own(p, s);
   if (p.gamma != nullptr) {
     take_statistics<kRows>(norms, p, row);
   }
   float sums[kRows][P::kValues] = {};
-  for (int first = begin; first < end; first += kStaged) {
-    const int count = min(kStaged, end - first);
+  for (int first = own.begin; first < own.end; first += kStaged) {
+    const int count = min(kStaged, own.end - first);
     __syncthreads();
     BOWLINE_UNROLL
     for (int r = 0; r < kRows; ++r) {
@@ -144,12 +174,12 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 2)
       }
     }
     __syncthreads();
-    for (int i = thread / T::kAcross; i < count && column < n; i += T::kDown * T::kAtOnce) {
+    for (int i = thread / T::kAcross; i < count && own.column < own.n; i += T::kDown * T::kAtOnce) {
       P packets[T::kAtOnce] = {};
       BOWLINE_UNROLL
       for (int e = 0; e < T::kAtOnce; ++e) {
         if (i + e * T::kDown < count) {
-          packets[e].load(codes, first + i + e * T::kDown, at);
+          packets[e].load(own.codes, first + i + e * T::kDown, own.at);
         }
       }
       BOWLINE_UNROLL
@@ -197,14 +227,14 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 2)
   const auto for_results = [&](auto&& f) {
     for (int i = thread; i < kRows * T::kColumns; i += kThreads) {
       const int r = row + i / T::kColumns;
-      const int c = tile * T::kColumns + i % T::kColumns;
-      if (r < p.m && c < n) {
+      const int c = own.tile * T::kColumns + i % T::kColumns;
+      if (r < p.m && c < own.n) {
         f(i, r, c);
       }
     }
   };
   const auto partial_at = [&](unsigned split, int r, int c) {
-    return (int64_t{split} * p.m + r) * p.n + skipped + c;
+    return (int64_t{split} * p.m + r) * p.n + own.skipped + c;
   };
   if (s.splits > 1) {
     for_results([&](int i, int r, int c) { s.sums[partial_at(blockIdx.z, r, c)] = total(i); });
@@ -217,7 +247,7 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 2)
     for (unsigned split = 0; split < s.splits && s.splits > 1; ++split) {
       sum += s.sums[partial_at(split, r, c)];
     }
-    put_sum(p, r, {part, c}, s.splits > 1 ? sum : total(i), 0);
+    put_sum(p, r, {own.part, c}, s.splits > 1 ? sum : total(i), 0);
   });
 }
 

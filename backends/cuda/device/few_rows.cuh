@@ -7,6 +7,7 @@
 #include "device/packets.cuh"
 #include "device/results.cuh"
 #include "device/rows.cuh"
+#include "device/tensor_core.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matrix_vector_kernels {
 
@@ -74,6 +75,54 @@ __device__ inline Line line_of(const Operands& p, int line) {
     }
   }
   return out;
+}
+
+// The elements of kLines rows of b that a thread multiplies, `kWidth` at once. With kTeam, all
+// warps of a block have the same rows of b and share the elements of a row.
+template <int kLines, bool kTeam, bool kNormed, int kWidth, class T>
+struct Lines {
+  static_assert(kLines % 2 == 0);  // a gate and its factor
+  static constexpr int kStep = (kTeam ? kThreads : 32) * kWidth;
+  int line;
+  int first;
+  const T* b[kLines];
+
+  __device__ explicit Lines(const Operands& p) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int block = static_cast<int>(blockIdx.x);
+    line = (kTeam ? block : block * kWarps + thread / 32) * kLines;
+    first = (kTeam ? thread : thread % 32) * kWidth;
+    for (int j = 0; j < kLines; ++j) {
+      const Line at = kNormed ? line_of(p, line + j) : Line{0, min(line + j, p.n - 1)};
+      const void* const part = kNormed ? p.of(at.part, &Part::b) : p.parts[0].b;
+      const int row = kNormed ? at.row + p.of(at.part, &Part::first) : at.row;
+      b[j] = static_cast<const T*>(part) + int64_t{row} * p.k;
+    }
+  }
+  __device__ void prefetch_all(int k) const {
+    for (int i = first; i < k; i += kStep) {
+      for (int j = 0; j < kLines; ++j) {
+        prefetch(b[j] + i);
+      }
+    }
+  }
+};
+
+// Prefetches the quantized values of the kLines rows of b of a warp, for one row of a. With more,
+// the addresses would not fit in registers.
+template <int kRows, int kLines>
+__device__ void prefetch_codes(const Operands& p) {
+  constexpr int kCacheLine = 128;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int line = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / 32) * kLines;
+  for (int j = 0; j < kLines && kRows == 1; ++j) {
+    const Line at = line_of(p, line + j);
+    const int64_t row = at.row + p.of(at.part, &Part::first);
+    const auto* const codes = static_cast<const uint8_t*>(p.of(at.part, &Part::b));
+    for (int64_t i = lane * kCacheLine; i < p.b.row_bytes; i += 32 * kCacheLine) {
+      prefetch(codes + row * p.b.row_bytes + i);
+    }
+  }
 }
 
 __device__ inline float activated(ProductActivation activation, float v) {

@@ -1,6 +1,7 @@
 // Parts shared by losses with labels: the labels, the sums over all rows, and their scratch memory.
 #pragma once
 
+#include "device/begin.cuh"
 #include "device/rows.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
@@ -41,6 +42,7 @@ __device__ float weight_of_all(const Labels& labels, const X* weight) {
 template <class X>
 __global__ void total_loss_kernel(const float* losses, Labels labels, const X* weight, float* loss,
                                   bool mean) {
+  begin_kernel();
   float sum = 0;
   for (uint64_t i = threadIdx.x; i < labels.rows; i += kRowThreads) {
     sum += losses[i];
@@ -54,6 +56,7 @@ __global__ void total_loss_kernel(const float* losses, Labels labels, const X* w
 
 template <class X>
 __global__ void weights_kernel(Labels labels, const X* weight, float* to) {
+  begin_kernel();
   const float all = weight_of_all(labels, weight);
   if (threadIdx.x == 0) {
     *to = all;

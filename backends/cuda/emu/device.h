@@ -74,6 +74,7 @@ T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
 inline void __threadfence() {}
 // Returns the old number. Blocks run one after the other.
 inline unsigned atomicInc(unsigned* at, unsigned most) {
+  check_waited();
   const unsigned old = *at;
   *at = old >= most ? 0 : old + 1;
   return old;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr uint32_t kAllLanes = 0xFFFFFFFF;
+constexpr const char* kAccesses = "accesses device memory";
 
 // A collective operation that some lanes of a warp have reached.
 struct Meeting {
@@ -38,6 +39,7 @@ struct Slot {
   Thread thread;
   Fiber* fiber = nullptr;
   State state = State::ready;
+  bool has_to_wait = false;  // for the launch before
   Where where;
   const uint32_t* counter = nullptr;  // of a thread at_counter
   uint32_t target = 0;
@@ -113,6 +115,7 @@ class Scheduler {
         block_->slots[i].fiber = &fiber;
         enter(i);
         run_thread();
+        check_waited("ends");
         block_->slots[current_].state = State::ended;
         ++block_->ended;
       }
@@ -184,8 +187,16 @@ class Scheduler {
     return m;
   }
 
+  void set_has_to_wait(bool value) { block_->slots[current_].has_to_wait = value; }
+  void check_waited(const char* does) {
+    if (block_->slots[current_].has_to_wait) {
+      fail(format("It {} before it waits for the launch before (begin_kernel).", does));
+    }
+  }
+
   // Everything that the block did before its last barrier is ordered before later waits.
   void add_release(uint32_t* counter, uint32_t value) {
+    check_waited(kAccesses);
     *counter += value;
     if (!block_->known.empty()) {
       Phases& phases = counters_.try_emplace(counter, block_->known.size(), 0).first->second;
@@ -195,6 +206,7 @@ class Scheduler {
   }
 
   void wait_acquire(const uint32_t* counter, uint32_t target, Where where) {
+    check_waited(kAccesses);
     Slot& me = block_->slots[current_];
     if (!reached(counter, target)) {
       me.where = where;
@@ -210,6 +222,7 @@ class Scheduler {
   }
 
   void exchange_read(const void* at) {
+    check_waited(kAccesses);
     Exchanges& e = exchanges_[at];
     for (const Exchanges::Access& write : e.writes) {
       require_order(write, "reads what", "wrote");
@@ -227,6 +240,7 @@ class Scheduler {
   }
 
   void exchange_write(const void* at) {
+    check_waited(kAccesses);
     Exchanges& e = exchanges_[at];
     for (const Exchanges::Access& write : e.writes) {
       require_order(write, "overwrites what", "wrote");
@@ -367,6 +381,7 @@ class Scheduler {
           i % kWarp,
           i / kWarp};
       block.slots[i].state = State::ready;
+      block.slots[i].has_to_wait = false;
     }
     block.meetings.resize((count_ + kWarp - 1) / kWarp);
     for (Meeting& m : block.meetings) {
@@ -560,6 +575,11 @@ uint32_t warp_vote(uint32_t mask, bool value, Where where) {
 void warp_together(Together together, uint64_t value, Where where) {
   (void)scheduler().meet(Collective::matrix, kAllLanes, value, where, together);
 }
+
+void require_wait() { scheduler().set_has_to_wait(true); }
+void wait_for_prerequisites() { scheduler().set_has_to_wait(false); }
+void launch_dependents() { scheduler().check_waited("lets the next launch start"); }
+void check_waited() { scheduler().check_waited(kAccesses); }
 
 void add_release(uint32_t* counter, uint32_t value) { scheduler().add_release(counter, value); }
 

@@ -17,6 +17,10 @@
 //   - two threads that access one element of shared memory without a barrier in between, if one of
 //     them writes (Shared<T>)
 //   - a wait for a counter that no block will reach
+//   - a thread of the backend that ends, or accesses device memory in a way that the emulation
+//   sees,
+//     before it waits for the launch before (require_wait); or that lets the next launch start
+//     before that
 //   - two blocks that access one element of device memory (device/grid_barrier.cuh, Exchanged), if
 //     one of them writes and no release and acquire of a counter order the accesses. Static shared
 //     memory serves all blocks of a cooperative launch in turn: what a block wrote before it waits
@@ -83,6 +87,15 @@ uint32_t warp_vote(uint32_t mask, bool value, Where where);
 // the lanes.
 using Together = void (*)(const uint64_t (&values)[kWarp]);
 void warp_together(Together together, uint64_t value, Where where);
+
+// From here on, the running thread must wait for the launch before, because its block may start
+// while that one still runs.
+void require_wait();
+// The instructions of device/begin.cuh.
+void wait_for_prerequisites();
+void launch_dependents();
+// Fails if the running thread still has to wait.
+void check_waited();
 
 // Adds to a counter, as a release: what the block did before its last barrier is ordered before the
 // add.

@@ -25,7 +25,8 @@ struct Event {
 struct Stream {
   std::vector<Work> queue;
   bool capturing = false;
-  bool invalid = false;  // a call that cannot be captured was made
+  bool invalid = false;           // a call that cannot be captured was made
+  bool ends_with_kernel = false;  // the last work
   Graph captured;
 };
 
@@ -65,11 +66,12 @@ bool stick(cudaError_t error) {
   return error != cudaSuccess;
 }
 
-cudaError_t enqueue(Stream* stream, Work work) {
+cudaError_t enqueue(Stream* stream, Work work, bool is_kernel = false) {
   const std::lock_guard lock(mutex);
   if (const cudaError_t error = state(); error != cudaSuccess) {
     return note(error);
   }
+  stream->ends_with_kernel = is_kernel;
   if (stream->capturing) {
     stream->captured.nodes.push_back(std::move(work));
   } else {
@@ -269,6 +271,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   stream->capturing = true;
   ++captures;
   stream->invalid = false;
+  stream->ends_with_kernel = false;
   stream->captured.nodes.clear();
   return note(state());
 }
@@ -281,6 +284,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
   if (stream->invalid) {
     return note(cudaErrorStreamCaptureInvalidated);
   }
+  stream->ends_with_kernel = false;
   *out = new Graph(std::move(stream->captured));
   stream->captured = {};
   return note(state());
@@ -357,8 +361,9 @@ uint64_t resident_blocks(unsigned threads, unsigned shared_bytes) {
 
 cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
                           std::function<void()> kernel, unsigned shared_bytes, const void* function,
-                          bool cooperative) {
+                          bool cooperative, bool early) {
   constexpr int kWithoutAttribute = 48 * 1024;
+  constexpr int kTypedEdges = 12030;  // the first driver that has edges of graphs with a type
   {
     const std::lock_guard lock(mutex);
     const auto found = shared_limits.find(function);
@@ -374,9 +379,16 @@ cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t 
     if (cooperative && blocks > resident_blocks(block.x * block.y * block.z, shared_bytes)) {
       return note(cudaErrorCooperativeLaunchTooLarge);
     }
+    if (early && (the_machine.major < 9 || the_machine.driver_version < kTypedEdges)) {
+      return note(cudaErrorNotSupported);
+    }
+    if (early && (cooperative || !stream->ends_with_kernel)) {
+      return note(cudaErrorInvalidValue);
+    }
   }
-  return enqueue(stream, [=, kernel = std::move(kernel)] {
-    the_machine.last = {name, grid.x * grid.y * grid.z, block.x, shared_bytes, cooperative};
+  const auto run = [=, kernel = std::move(kernel)] {
+    the_machine.last = {name, grid.x * grid.y * grid.z, block.x, shared_bytes, cooperative, early};
+    the_machine.early_launches += early ? 1 : 0;
     const std::string error = run_grid(grid, block, kernel, shared_bytes, cooperative);
     if (error.empty()) {
       return cudaSuccess;
@@ -384,7 +396,8 @@ cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t 
     const std::lock_guard lock(mutex);
     what_failed = std::string(name) + ": " + error;
     return cudaErrorLaunchFailure;
-  });
+  };
+  return enqueue(stream, run, true);
 }
 
 }  // namespace bowline::detail::cuda_emu

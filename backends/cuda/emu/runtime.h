@@ -103,10 +103,12 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
 
 // kernel<<<grid, block, shared_bytes, stream>>>(...), with the arguments bound. More than 48 KiB of
 // shared memory need cudaFuncSetAttribute for the function before. A cooperative launch is refused
-// if the GPU cannot hold all its blocks at once.
+// if the GPU cannot hold all its blocks at once. An early one (Blocks::early) is refused if the
+// machine does not have it, or if the work before it on the stream is no kernel.
 cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
                           std::function<void()> kernel, unsigned shared_bytes = 0,
-                          const void* function = nullptr, bool cooperative = false);
+                          const void* function = nullptr, bool cooperative = false,
+                          bool early = false);
 
 // A launch of a kernel.
 struct Launched {
@@ -115,6 +117,7 @@ struct Launched {
   unsigned threads = 0;  // of a block
   unsigned shared_bytes = 0;
   bool cooperative = false;
+  bool early = false;
   bool operator==(const Launched&) const = default;
 };
 
@@ -134,6 +137,7 @@ struct Machine {
   bool has_cublas = std::getenv("BOWLINE_CUBLASLT") != nullptr;
   uint64_t waits = 0;                   // number of host waits for a stream
   uint64_t graph_launches = 0;          // number of graph launches
+  uint64_t early_launches = 0;          // number of kernels that could start early
   Launched last;                        // the last kernel that ran
   uint64_t bytes_in = 0;                // copied from host memory to the device
   uint64_t bytes_out = 0;               // copied from the device to host memory

@@ -300,6 +300,7 @@ void load_transposed(uint32_t (&to)[2], const Packs& from, int row, Where where)
 
 void copy_async(const Packs& to, int pack, const void* from, int bytes, Where where) {
   assert(bytes >= 0 && bytes <= 16);
+  check_waited();
   if (reinterpret_cast<uintptr_t>(from) % 16 != 0) {
     fail(format("The asynchronous copy at line {} is not from a multiple of 16 bytes.",
                 where.line()));

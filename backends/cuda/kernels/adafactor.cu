@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/optimizers.h"
+#include "device/begin.cuh"
 #include "device/rows.cuh"
 #include "device/update.cuh"
 
@@ -55,6 +56,7 @@ __device__ float new_weight(const UpdateWords& words, const AdafactorNumbers& a)
 // element.
 __global__ void adafactor_rows_kernel(Factored f, const float* scale_at, const StepHead* head,
                                       UpdateWords words, AdafactorNumbers a) {
+  begin_kernel();
   if (halted(head, words.non_finite)) {
     return;
   }
@@ -87,6 +89,7 @@ __global__ void adafactor_rows_kernel(Factored f, const float* scale_at, const S
 __global__ void adafactor_columns_kernel(Factored f, const float* scale_at, const StepHead* head,
                                          UpdateWords words, AdafactorNumbers a, unsigned width,
                                          unsigned blocks) {
+  begin_kernel();
   if (halted(head, words.non_finite)) {
     return;
   }
@@ -109,6 +112,7 @@ __global__ void adafactor_columns_kernel(Factored f, const float* scale_at, cons
 // The first `parts` blocks compute one partial sum of w^2 each. Every other block computes the mean
 // of the row moments of one matrix.
 __global__ void adafactor_means_kernel(Factored f) {
+  begin_kernel();
   float sum = 0;
   if (blockIdx.x < f.parts) {
     for (uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x; i < f.size();
@@ -146,6 +150,7 @@ __device__ float adafactor_step(const Factored& f, uint64_t i, float scale, floa
 
 // Each block computes one partial sum of u^2.
 __global__ void adafactor_size_kernel(Factored f, const float* scale_at, AdafactorNumbers a) {
+  begin_kernel();
   const float scale = *scale_at;
   float sum = 0;
   for (uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x; i < f.size();
@@ -164,6 +169,7 @@ __global__ void adafactor_size_kernel(Factored f, const float* scale_at, Adafact
 template <class T>
 __global__ void adafactor_apply_kernel(Factored f, const float* scale_at, const StepHead* head,
                                        UpdateWords words, AdafactorNumbers a, T* rounded) {
+  begin_kernel();
   if (halted(head, words.non_finite)) {
     return;
   }

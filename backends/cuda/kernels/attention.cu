@@ -5,6 +5,7 @@
 #include "device/attention_few.cuh"
 #include "device/attention_mma.cuh"
 #include "device/attention_tiles.cuh"
+#include "device/begin.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 // One block computes o and lse of kOwn queries of a head, over one part of the keys.
 template <int kPadded, int kRows>
 __global__ void __launch_bounds__(kThreads, 3) attention_kernel(Problem p) {
+  begin_kernel();
   using T = Tiling<kPadded, kRows>;
   __shared__ Shared<float4[T::kOwn * T::kQuads]> own;
   __shared__ Shared<float4[T::kBuffer]> buffer;
@@ -323,17 +325,22 @@ __device__ void multiply_tiles(const Problem& given) {
 
 template <class T, int kPadded, int kRowTiles, bool kPlain>
 __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem p) {
+  begin_kernel();
   if constexpr (kMultiplies<T>) {
     multiply_tiles<T, kPadded, kRowTiles, kPlain>(p);
   }
 }
 
 // Joins the parts. One block per row.
-__global__ void join_kernel(KeyParts parts, Problem p) { join_row(p, parts, blockIdx.x); }
+__global__ void join_kernel(KeyParts parts, Problem p) {
+  begin_kernel();
+  join_row(p, parts, blockIdx.x);
+}
 
 // Reports a length that is out of range.
 __global__ void check_lengths_kernel(const int32_t* lengths, int count, int keys,
                                      device::StepHead* head, uint32_t node) {
+  begin_kernel();
   for_elements(static_cast<uint64_t>(count), [&](uint64_t i) {
     if (lengths[i] < 0 || lengths[i] > keys) {
       bad_index(head, node, lengths[i]);

@@ -4,6 +4,7 @@
 // (device/attention_tiles.cuh).
 #include "device/attention_grad_mma.cuh"
 #include "device/attention_tiles.cuh"
+#include "device/begin.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_grad_kernels {
 namespace {
@@ -16,6 +17,7 @@ constexpr int kMostOfFourRows = 64;  // larger heads have no space for four rows
 // all query heads that read the key head.
 template <int kPadded, int kRows, bool kKeys>
 __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
+  begin_kernel();
   using T = Tiling<kPadded, kRows>;
   __shared__ Shared<float4[T::kOwn * T::kQuads]> own;    // q or k
   __shared__ Shared<float4[T::kOwn * T::kQuads]> own_d;  // dout or v

@@ -2,6 +2,7 @@
 // Conversion between all dtypes. runtime/ops/cast.cpp defines the conversions. Kernels between
 // floats access up to 16 bytes at once. The others are one kernel per source dtype, with four
 // elements per thread; the target dtype is the same for all threads.
+#include "device/begin.cuh"
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 
@@ -69,6 +70,7 @@ __device__ inline void store(Number x, DType type, void* y, uint64_t i) {
 
 template <class From>
 __global__ void cast_kernel(const From* x, void* y, DType type, uint64_t n) {
+  begin_kernel();
   for_elements(n, [&](uint64_t i) { store(number(x[i]), type, y, i); });
 }
 
@@ -76,6 +78,7 @@ __global__ void cast_kernel(const From* x, void* y, DType type, uint64_t n) {
 constexpr unsigned kFloatsEach = 8;
 template <class From, class To>
 __global__ void cast_floats_kernel(const From* x, To* y, uint64_t n, bool packs) {
+  begin_kernel();
   for_elements<kFloatsEach>(
       n, packs, [&](uint64_t i) { write(y + i, read(x + i)); },
       [&](uint64_t i) {

@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) BatchNorm BatchNormGrad GroupNorm InstanceNorm GroupNormGrad
 // Norms over channels: one block per channel of the batch, or per group of a sample.
+#include "device/begin.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
@@ -43,6 +44,7 @@ struct BatchNormOperands {
 template <class T>
 __global__ void batch_norm_kernel(BatchNormOperands<T> o, Planes p, const uint32_t* training,
                                   float eps, float momentum) {
+  begin_kernel();
   const uint64_t c = blockIdx.x;
   const uint64_t n = p.of_channel();
   const auto count = static_cast<float>(n < 1 ? 1 : n);
@@ -95,6 +97,7 @@ struct BatchNormGradOperands {
 template <class T>
 __global__ void batch_norm_grad_kernel(BatchNormGradOperands<T> o, Planes p,
                                        const uint32_t* training) {
+  begin_kernel();
   const uint64_t c = blockIdx.x;
   const uint64_t n = p.of_channel();
   const auto count = static_cast<float>(n < 1 ? 1 : n);
@@ -153,6 +156,7 @@ __device__ Statistics statistics(const T* x, uint64_t n, float eps) {
 template <class T>
 __global__ void group_norm_kernel(const T* x, const T* scale, const T* bias, T* y, Planes p,
                                   Group g) {
+  begin_kernel();
   const uint64_t n = g.channels * p.plane;
   const uint64_t start = uint64_t{blockIdx.x} * n;
   const uint64_t first = blockIdx.x % g.groups * g.channels;
@@ -168,6 +172,7 @@ __global__ void group_norm_kernel(const T* x, const T* scale, const T* bias, T* 
 template <class T>
 __global__ void group_norm_grad_kernel(const T* x, const T* scale, const T* dy, T* dx, float* kept,
                                        Planes p, Group g) {
+  begin_kernel();
   const uint64_t n = g.channels * p.plane;
   const auto count = static_cast<float>(n);
   const uint64_t start = uint64_t{blockIdx.x} * n;
@@ -191,6 +196,7 @@ __global__ void group_norm_grad_kernel(const T* x, const T* scale, const T* dy, 
 template <class T>
 __global__ void group_norm_channels_kernel(const T* x, const T* dy, const float* kept, T* dscale,
                                            T* dbias, Planes p, Group g) {
+  begin_kernel();
   const uint64_t c = blockIdx.x;
   const float sum = block_sum(p.of_channel(), [&](uint64_t i) { return read(dy + p.at(c, i)); });
   const float products = block_sum(p.of_channel(), [&](uint64_t i) {

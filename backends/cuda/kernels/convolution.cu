@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "core/convolutions.h"
+#include "device/begin.cuh"
 #include "device/f32_tiles.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
@@ -51,9 +52,9 @@ __device__ float channel_sum(const DeviceWindows& w, const T* x, const T* weight
 }
 
 template <class T>
-__global__ void forward_kernel(const T* __restrict__ x, const T* __restrict__ weight,
-                               const T* __restrict__ bias, T* __restrict__ y, uint64_t n,
+__global__ void forward_kernel(const T* x, const T* weight, const T* bias, T* y, uint64_t n,
                                Groups g) {
+  begin_kernel();
   const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) {
     return;
@@ -100,8 +101,9 @@ __device__ float back_element(const T* dy, const T* weight, const T* bias, uint6
 }
 
 template <class T>
-__global__ void back_kernel(const T* __restrict__ dy, const T* __restrict__ weight,
-                            const T* __restrict__ bias, T* __restrict__ dx, uint64_t n, Groups g) {
+__global__ void back_kernel(const T* dy, const T* weight, const T* bias, T* dx, uint64_t n,
+                            Groups g) {
+  begin_kernel();
   const uint64_t element = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (element < n) {
     write(dx + element, back_element(dy, weight, bias, element, g));
@@ -109,8 +111,8 @@ __global__ void back_kernel(const T* __restrict__ dy, const T* __restrict__ weig
 }
 
 template <class T>
-__global__ void weights_kernel(const T* __restrict__ x, const T* __restrict__ dy, Target<T> dweight,
-                               uint64_t n, Groups g) {
+__global__ void weights_kernel(const T* x, const T* dy, Target<T> dweight, uint64_t n, Groups g) {
+  begin_kernel();
   const uint64_t i = team_row<kLanes>();
   if (i >= n) {
     return;
@@ -256,6 +258,7 @@ struct TileResults {
 template <WindowKind kKind, class S, int kTile, int kEach, int kTeams>
 __global__ void __launch_bounds__(F32Tiling<kTile, kEach, kTeams>::kThreads, kTile == 128 ? 1 : 2)
     product_kernel(Product<S> p) {
+  begin_kernel();
   using T = F32Tiling<kTile, kEach, kTeams>;
   constexpr int kSteps = kTeams * T::kStep;
   using Tables = SharedTables<kTile, kSteps>;

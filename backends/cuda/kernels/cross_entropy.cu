@@ -68,6 +68,7 @@ __device__ float loss_of_row(float log_sum, float of_label, float below, float s
 template <unsigned kTeam, int kWidth, class X>
 __global__ void cross_entropy_kernel(const X* x, Labels labels, float* lse, float* losses,
                                      float smoothing) {
+  begin_kernel();
   const uint64_t row = loss_row<kTeam>();
   if (row >= labels.rows) {
     return;
@@ -144,6 +145,7 @@ __device__ void write_gradient(const X* x, uint64_t n, const RowGradient& gradie
 template <unsigned kTeam, int kWidth, class X>
 __global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float* lse,
                                           Factor factor, float smoothing, X* dx) {
+  begin_kernel();
   if (loss_row<kTeam>() >= labels.rows) {
     return;
   }
@@ -174,6 +176,7 @@ struct TotalLoss {
 template <unsigned kTeam, int kWidth, class X>
 __global__ void fused_cross_entropy_kernel(const X* x, uint64_t line, Labels labels, Factor factor,
                                            float smoothing, X* dx, TotalLoss total, bool keeps) {
+  begin_kernel();
   const uint64_t row = loss_row<kTeam>();
   const uint64_t n = labels.classes;
   if (row < labels.rows) {
@@ -411,7 +414,12 @@ void fused_linear_cross_entropy(Launch& l) {
     copy_with_zeros(l, copy, w, s.classes * line_bytes, s.line * line_bytes);
     w = copy;
   }
-  Labels labels = labels_of<FusedLinearCrossEntropyAttributes>(l, 2, s.classes);
+  Labels labels = {.data = l.in_i32(2),
+                   .rows = static_cast<uint64_t>(s.rows),
+                   .classes = static_cast<uint64_t>(s.classes),
+                   .ignore_index = t.ignore_index(),
+                   .head = l.head(),
+                   .node = l.node()};
   Factor factor = factor_of<X>(l, labels, t.reduction(), l.in(3), static_cast<const X*>(nullptr));
   TotalLoss total = {.terms = is_each ? l.out(1) : l.workspace() + 1,
                      .loss = nullptr,

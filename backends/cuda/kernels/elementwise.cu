@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/loops.h"
+#include "device/begin.cuh"
 #include "device/elements.cuh"
 #include "device/formulas.cuh"
 
@@ -83,6 +84,7 @@ __device__ uint4 load_pack(const T* at, int64_t stride) {
 template <class In, class Out, class F>
 __global__ void same_shape_kernel(F f, const In* a, const In* b, const In* c, Out* y, uint64_t n,
                                   bool packs) {
+  begin_kernel();
   for_elements<kEach<In, Out>>(
       n, packs, [&](uint64_t i) { write(y + i, f(read(a + i), read(b + i), read(c + i))); },
       [&](uint64_t i) {
@@ -96,6 +98,7 @@ __global__ void same_shape_kernel(F f, const In* a, const In* b, const In* c, Ou
 template <class In, class Out, class F>
 __global__ void broadcast_kernel(F f, const In* a, const In* b, const In* c, Out* y, uint64_t n,
                                  Loops<2> loops, bool packs) {
+  begin_kernel();
   for_elements<kEach<In, Out>>(
       n, packs,
       [&](uint64_t i) {
@@ -216,6 +219,7 @@ struct AnyWhole {
 // Integers cannot be divided by 0.
 template <class T>
 __global__ void divisor_kernel(const T* b, device::StepHead* head, uint32_t node, uint64_t n) {
+  begin_kernel();
   for_elements(n, [&](uint64_t i) {
     if (b[i] == 0) {
       bad_index(head, node, 0);

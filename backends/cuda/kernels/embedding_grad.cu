@@ -7,6 +7,7 @@
 // positions, in parts that depend only on the ids.
 #include <algorithm>
 
+#include "device/begin.cuh"
 #include "device/elements.cuh"
 #include "device/target.cuh"
 
@@ -49,6 +50,7 @@ __device__ inline uint64_t entries_below(const Entry* sorted, uint64_t count, En
 // Sorts each chunk of ids: the place of an entry is the number of smaller ones.
 __global__ void sort_chunks_kernel(const int32_t* ids, Entry* sorted, uint64_t count,
                                    int64_t rows) {
+  begin_kernel();
   __shared__ Shared<Entry[kChunkIds]> chunk;
   const uint64_t begin = uint64_t{blockIdx.x} * kChunkIds;
   const unsigned here = static_cast<unsigned>(min(count - begin, uint64_t{kChunkIds}));
@@ -67,6 +69,7 @@ __global__ void sort_chunks_kernel(const int32_t* ids, Entry* sorted, uint64_t c
 
 // Merges the sorted chunks.
 __global__ void merge_chunks_kernel(const Entry* chunks, Entry* sorted, uint64_t count) {
+  begin_kernel();
   const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) {
     return;
@@ -83,10 +86,10 @@ __global__ void merge_chunks_kernel(const Entry* chunks, Entry* sorted, uint64_t
 // in the window before, and of an id that begins here and goes on in the next window.
 template <class T>
 struct Operands {
-  const Entry* __restrict__ sorted;
-  const T* __restrict__ dy;
+  const Entry* sorted;
+  const T* dy;
   Target<T> dtable;
-  float* __restrict__ parts;
+  float* parts;
   uint64_t count;
   uint64_t width;
   uint64_t tiles;
@@ -141,6 +144,7 @@ struct Columns {
 
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads, kLeastBlocks) add_windows_kernel(Operands<T> p) {
+  begin_kernel();
   const uint64_t warp = uint64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes;
   const uint64_t window = warp / p.tiles;
   const uint64_t tile = warp % p.tiles;
@@ -182,6 +186,7 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks) add_windows_kernel(Ope
 // warps of the block share the windows.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads) add_parts_kernel(Operands<T> p) {
+  begin_kernel();
   __shared__ Shared<float[kWarps][kTile]> sums;
   const uint64_t window = blockIdx.x / p.tiles;
   const uint64_t tile = blockIdx.x % p.tiles;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/loops.h"
+#include "device/begin.cuh"
 #include "device/last_block.cuh"
 #include "device/numbers.cuh"
 #include "device/rows.cuh"
@@ -46,6 +47,7 @@ __device__ Candidate first_of_team(Candidate best, bool last) {
 template <unsigned kTeam, class T>
 __global__ void extreme_kernel(const T* x, T* values, int32_t* indices, ElementGroups g,
                                bool largest, bool last) {
+  begin_kernel();
   const uint64_t output = team_row<kTeam>();
   if (output >= g.outputs) {
     return;
@@ -95,6 +97,7 @@ void arg(Launch& l) {
 template <class T>
 __global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t count, uint64_t n,
                              uint64_t step, uint64_t k, bool largest) {
+  begin_kernel();
   const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (i >= count) {
     return;
@@ -120,6 +123,7 @@ __global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t c
 template <class T>
 __global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uint64_t lines,
                                     uint64_t n, uint64_t step, uint64_t k, bool largest) {
+  begin_kernel();
   const uint64_t line = team_row<kLanes>();
   if (line >= lines) {
     return;
@@ -374,6 +378,7 @@ template <class T>
 __global__ void __launch_bounds__(kSelectThreads)
     top_k_select_kernel(const T* x, KeyOf<T>* survivors, KeyOf<T>* chosen, T* values,
                         int32_t* indices, Selection s, uint32_t* counters) {
+  begin_kernel();
   using K = KeyOf<T>;
   __shared__ Shared<K[kSortedKeys<T>]> sorted;
   const uint64_t line = blockIdx.x / s.chunks;
@@ -412,6 +417,7 @@ __global__ void __launch_bounds__(kSelectThreads)
 template <class T>
 __global__ void top_k_sort_kernel(const T* x, const KeyOf<T>* chosen, T* values, int32_t* indices,
                                   Selection s, uint64_t count) {
+  begin_kernel();
   const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (i >= count) {
     return;

@@ -4,6 +4,7 @@
 // Products over axes and their gradient, sums of integers, and cumulative sums, in a fixed order.
 // Integers wrap around.
 #include "core/loops.h"
+#include "device/begin.cuh"
 #include "device/numbers.cuh"
 #include "device/rows.cuh"
 
@@ -19,6 +20,7 @@ __device__ A joined(A a, A b) {
 // threads.
 template <unsigned kTeam, bool kProduct, class T>
 __global__ void fold_kernel(const T* x, T* y, ElementGroups g) {
+  begin_kernel();
   using A = Number<T>;
   const uint64_t output = team_row<kTeam>();
   if (output >= g.outputs) {
@@ -48,6 +50,7 @@ void fold(Launch& l) {
 // the product of those behind it.
 template <class T>
 __global__ void prod_grad_kernel(const T* x, const T* dy, T* dx, float* products, ElementGroups g) {
+  begin_kernel();
   const uint64_t output = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (output >= g.outputs) {
     return;
@@ -84,6 +87,7 @@ uint64_t prod_grad_workspace(const NodeView& node) {
 // One thread per line.
 template <class T>
 __global__ void cum_sum_kernel(const T* x, T* y, ElementGroups g, bool exclusive, bool reverse) {
+  begin_kernel();
   const uint64_t line = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (line >= g.outputs) {
     return;
@@ -104,6 +108,7 @@ __global__ void cum_sum_kernel(const T* x, T* y, ElementGroups g, bool exclusive
 template <unsigned kTeam, class T>
 __global__ void cum_sum_team_kernel(const T* x, T* y, ElementGroups g, bool exclusive,
                                     bool reverse) {
+  begin_kernel();
   using A = Number<T>;
   const uint64_t line = team_row<kTeam>();
   if (line >= g.outputs) {

@@ -3,6 +3,7 @@
 // instead of four. A warp processes one head of a row.
 #include <algorithm>
 
+#include "device/begin.cuh"
 #include "device/rope.cuh"
 #include "device/state_rows.cuh"
 
@@ -71,6 +72,7 @@ __device__ void write_head(const State<T>& state, uint64_t row, uint32_t head, F
 template <class T>
 __global__ void write_kernel(Step<T> s, Frequencies frequencies, device::StepHead* head,
                              uint32_t node) {
+  begin_kernel();
   const uint64_t warp = (uint64_t{blockIdx.x} * kThreads + threadIdx.x) / kLanes;
   const uint32_t heads = max(s.k.heads + s.v.heads + s.q_heads, 1u);
   const uint64_t row = warp / heads;

@@ -4,6 +4,7 @@
 #include "base/float16.h"
 #include "core/element_types.h"
 #include "core/indices.h"
+#include "device/begin.cuh"
 #include "device/indices.cuh"
 #include "device/numbers.cuh"
 
@@ -16,6 +17,7 @@ template <class T>
 __global__ void gather_kernel(const T* data, const int32_t* indices, T* y, device::StepHead* head,
                               uint32_t node, uint64_t count, int64_t n, int64_t stride,
                               Loops<2> loops) {
+  begin_kernel();
   for_elements(count, [&](uint64_t i) {
     int64_t at[2];
     loops.offsets(i, at);
@@ -40,6 +42,7 @@ void gather(Launch& l) {
 template <class T>
 __global__ void one_hot_kernel(const int32_t* indices, T* y, uint64_t count, uint64_t depth,
                                uint64_t inner, T one) {
+  begin_kernel();
   for_elements(count, [&](uint64_t i) {
     const int32_t index = indices[i / (depth * inner) * inner + i % inner];
     const int64_t element = element_of(index, static_cast<int64_t>(depth));
@@ -97,6 +100,7 @@ template <class Y, class T, class F>
 __global__ void scatter_kernel(Y* y, const int32_t* indices, const T* updates,
                                device::StepHead* head, uint32_t node, uint64_t lines, F join,
                                ScatterLines s) {
+  begin_kernel();
   const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (i >= lines) {
     return;

@@ -6,6 +6,7 @@
 #include "base/float16.h"
 #include "core/element_types.h"
 #include "core/moves.h"
+#include "device/begin.cuh"
 #include "device/codes.cuh"
 #include "device/rows.cuh"
 #include "device/state_rows.cuh"
@@ -37,6 +38,7 @@ struct Moves {
 
 template <class T>
 __global__ void strided_kernel(Moves<T> moves) {
+  begin_kernel();
   const unsigned move = blockIdx.y;
   const uint64_t i = thread_of_grid();
   if (i < moves.n[move]) {
@@ -56,6 +58,7 @@ struct Tiles {
 
 template <class T>
 __global__ void transpose_kernel(const T* x, T* y, Tiles t) {
+  begin_kernel();
   __shared__ Shared<T[kTile][kTile + 1]> tile;
   const uint64_t row_tiles = (t.rows + kTile - 1) / kTile;
   const uint64_t column_tiles = (t.columns + kTile - 1) / kTile;
@@ -84,6 +87,7 @@ __global__ void transpose_kernel(const T* x, T* y, Tiles t) {
 template <class T>
 __global__ void pad_kernel(const T* dy, T* dx, uint64_t n, uint64_t whole, uint64_t part,
                            uint64_t start) {
+  begin_kernel();
   const uint64_t i = thread_of_grid();
   if (i < n) {
     const uint64_t row = i / whole;
@@ -102,6 +106,7 @@ template <class T>
 __global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_at,
                                   const uint32_t* count_at, device::StepHead* head, uint32_t node,
                                   uint64_t n, Rows r) {
+  begin_kernel();
   const uint64_t position = *position_at;
   const uint64_t count = count_at != nullptr ? *count_at : r.rows;
   const uint64_t i = thread_of_grid();
@@ -120,6 +125,7 @@ template <class T>
 __global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* position_at,
                                    const uint32_t* count_at, device::StepHead* head, uint32_t node,
                                    uint64_t n, uint64_t in_a_row, Rows r) {
+  begin_kernel();
   const uint64_t position = *position_at;
   const uint64_t count = count_at != nullptr ? *count_at : r.rows;
   if (!rows_fit(r.size, position, count, thread_of_grid() == 0, head, node)) {
@@ -142,6 +148,7 @@ __global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* posit
 template <class T>
 __global__ void mask_tail_kernel(const T* x, T* y, const uint32_t* count_at, uint64_t n,
                                  uint64_t size, uint64_t inner, T fill) {
+  begin_kernel();
   const uint64_t i = thread_of_grid();
   if (i < n) {
     const uint64_t count = count_at != nullptr ? *count_at : size;
@@ -151,6 +158,7 @@ __global__ void mask_tail_kernel(const T* x, T* y, const uint32_t* count_at, uin
 
 template <class T>
 __global__ void fill_kernel(T* y, uint64_t n, T value, bool four) {
+  begin_kernel();
   for_elements(
       n, four, [&](uint64_t i) { y[i] = value; },
       [&](uint64_t i) {

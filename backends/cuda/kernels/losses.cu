@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/losses.h"
+#include "device/begin.cuh"
 #include "device/formulas.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
@@ -51,11 +52,13 @@ struct Call : LossCall {
 
 template <class X>
 __global__ void each_loss_kernel(Call call, const X* x, const X* target, float* y, uint64_t n) {
+  begin_kernel();
   for_elements(n, [&](uint64_t i) { y[i] = call.value(read(x + i), read(target + i)); });
 }
 
 template <class X>
 __global__ void part_loss_kernel(Call call, const X* x, const X* target, float* parts, uint64_t n) {
+  begin_kernel();
   float sum = 0;
   for (uint64_t i = uint64_t{blockIdx.x} * kRowThreads + threadIdx.x; i < n;
        i += uint64_t{gridDim.x} * kRowThreads) {
@@ -69,6 +72,7 @@ __global__ void part_loss_kernel(Call call, const X* x, const X* target, float* 
 
 __global__ void sum_of_parts_kernel(const float* parts, unsigned count, float* loss,
                                     float divisor) {
+  begin_kernel();
   const float sum = team_sum<kRowThreads>(threadIdx.x < count ? parts[threadIdx.x] : 0.0f);
   if (threadIdx.x == 0) {
     *loss = sum / divisor;
@@ -79,6 +83,7 @@ __global__ void sum_of_parts_kernel(const float* parts, unsigned count, float* l
 template <class X>
 __global__ void loss_grad_kernel(Call call, const X* x, const X* target, const float* dloss,
                                  bool each, float divisor, X* dx, uint64_t n) {
+  begin_kernel();
   for_elements(n, [&](uint64_t i) {
     const float d = dloss[each ? i : 0] / divisor;
     write(dx + i, call.slope(read(x + i), read(target + i)) * d);

@@ -10,6 +10,7 @@
 
 #include "blas.h"
 #include "core/products.h"
+#include "device/begin.cuh"
 #include "device/codes.cuh"
 #include "device/elements.cuh"
 #include "device/f32_tiles.cuh"
@@ -192,6 +193,7 @@ template <class S, int kTile, int kEach, int kTeams, bool kCodes>
 __global__ void __launch_bounds__(F32Tiling<kTile, kEach, kTeams>::kThreads,
                                   kCodes || !std::is_same_v<S, float> ? 1 : 2)
     product_kernel(Product<S> p) {
+  begin_kernel();
   if constexpr (std::is_same_v<S, float> || kFor75) {
     multiply_tile<S, kTile, kEach, kTeams, kCodes>(p);
   }
@@ -311,6 +313,7 @@ void multiply(Launch& l, const Form& f) {
 // gradient, or has another dtype.
 template <class T>
 __global__ void put_lines_kernel(const void* sums, DType type, Target<T> to, uint64_t count) {
+  begin_kernel();
   for_elements(count, [&](uint64_t i) { to.put(i, read(sums, type, static_cast<int64_t>(i))); });
 }
 

@@ -10,6 +10,7 @@
 // GPU.
 #include <algorithm>
 
+#include "device/begin.cuh"
 #include "device/few_columns.cuh"
 #include "device/few_rows.cuh"
 #include "device/tensor_core.cuh"
@@ -68,36 +69,21 @@ __device__ void write_team(const Operands& p, const Sums<kRows, kLines>& sums, i
   }
 }
 
-// A warp multiplies kLines rows of b with up to kRows rows of a, `kWidth` elements per lane at
-// once. With kTeam, all warps of a block have the same rows of b and share the elements of a row.
+// A warp multiplies kLines rows of b with up to kRows rows of a.
 template <int kRows, int kLines, bool kTeam, bool kNormed, int kWidth, class T>
 __global__ void __launch_bounds__(kThreads, kNormed&& kRows > 4 ? 4 : kLeastBlocks)
     matrix_vector_kernel(Operands p) {
-  static_assert(kLines % 2 == 0);  // a gate and its factor
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  using Own = Lines<kLines, kTeam, kNormed, kWidth, T>;
+  begin_kernel([&] { Own(p).prefetch_all(p.k); });
+  const auto [line, first, b] = Own(p);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int line = static_cast<int>(kTeam ? blockIdx.x : blockIdx.x * kWarps + warp) * kLines;
-  const int first = (kTeam ? static_cast<int>(threadIdx.x) : lane) * kWidth;
-  const int step = (kTeam ? kThreads : 32) * kWidth;
-  const T* b[kLines];
-  for (int j = 0; j < kLines; ++j) {
-    const Line at = kNormed ? line_of(p, line + j) : Line{0, min(line + j, p.n - 1)};
-    const void* const part = kNormed ? p.of(at.part, &Part::b) : p.parts[0].b;
-    const int row = kNormed ? at.row + p.of(at.part, &Part::first) : at.row;
-    b[j] = static_cast<const T*>(part) + int64_t{row} * p.k;
-  }
   __shared__ Shared<float[kRows][2]> norms;
   if constexpr (kNormed) {
-    for (int i = first; i < p.k; i += step) {  // on the way while the statistics are computed
-      for (int j = 0; j < kLines; ++j) {
-        prefetch(b[j] + i);
-      }
-    }
     take_statistics<kRows>(norms, p, 0);
   }
   const T* const a = static_cast<const T*>(p.a);
   Sums<kRows, kLines> sums;
-  for (int i = first; i < p.k; i += step) {
+  for (int i = first; i < p.k; i += Own::kStep) {
     float w[kLines][kWidth];
     for (int j = 0; j < kLines; ++j) {
       read_some(b[j] + i, w[j]);
@@ -207,6 +193,7 @@ __device__ void stage(Memory& shared, const Operands& p, Norms& norms, int first
 // scale of a packet multiplies the sum of its products.
 template <class P, int kRows, int kLines>
 __global__ void __launch_bounds__(kThreads) quantized_kernel(Operands p) {
+  begin_kernel([&] { prefetch_codes<kRows, kLines>(p); });
   constexpr int kQuads = P::kValues / 4;
   constexpr int kPackets = kRows == 1 ? 128 : 32;  // of a row in shared memory
   __shared__ Shared<float4[kRows * kPackets * kQuads]> shared;
@@ -277,6 +264,7 @@ __global__ void __launch_bounds__(kThreads) quantized_kernel(Operands p) {
 
 // The same for rows that are not divided into packets: an element per lane at once.
 __global__ void __launch_bounds__(kThreads) short_blocks_kernel(Operands p) {
+  begin_kernel();
   constexpr int kRows = static_cast<int>(kFewRows);
   constexpr int kLines = 2;
   __shared__ Shared<float[kRows][2]> norms;

@@ -8,6 +8,7 @@ namespace {
 // -weight x[label] of every row.
 template <class X>
 __global__ void likelihood_kernel(const X* x, Labels labels, const X* weight, float* losses) {
+  begin_kernel();
   const uint64_t row = uint64_t{blockIdx.x} * kRowThreads + threadIdx.x;
   if (row >= labels.rows) {
     return;
@@ -24,6 +25,7 @@ __global__ void likelihood_kernel(const X* x, Labels labels, const X* weight, fl
 
 template <class X>
 __global__ void likelihood_grad_kernel(Labels labels, const X* weight, Factor factor, X* dx) {
+  begin_kernel();
   const uint64_t i = uint64_t{blockIdx.x} * kRowThreads + threadIdx.x;
   if (i >= labels.rows * labels.classes) {
     return;

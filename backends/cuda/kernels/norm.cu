@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "device/begin.cuh"
 #include "device/last_block.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
@@ -43,9 +44,9 @@ __device__ void statistics(const T* x, uint64_t n, float eps, float* mean, float
 }
 
 template <bool kLayer, unsigned kTeam, int kWidth, class T>
-__global__ void norm_kernel(const T* __restrict__ x, const T* __restrict__ gamma,
-                            const T* __restrict__ beta, T* __restrict__ y, uint64_t rows,
+__global__ void norm_kernel(const T* x, const T* gamma, const T* beta, T* y, uint64_t rows,
                             uint64_t n, float eps) {
+  begin_kernel();
   const uint64_t row = team_row<kTeam>();
   if (row >= rows) {
     return;
@@ -138,9 +139,9 @@ __device__ void add_parts(const RowSums<T>& s, uint64_t n, uint64_t columns) {
 // warp per row computes the means of the row; then the threads become columns, and each adds its
 // column over the rows of the group.
 template <bool kLayer, int kWidth, class T>
-__global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ gamma,
-                                 const T* __restrict__ dy, const T* addend, T* dx, uint64_t rows,
-                                 uint64_t n, float eps, RowSums<T> sums) {
+__global__ void norm_grad_kernel(const T* x, const T* gamma, const T* dy, const T* addend, T* dx,
+                                 uint64_t rows, uint64_t n, float eps, RowSums<T> sums) {
+  begin_kernel();
   __shared__ Shared<float[kGroup][4]> means;  // of x, s, of g, of g h
   const uint64_t first = blockIdx.x * sums.rows_per_block;
   const uint64_t end = min(first + sums.rows_per_block, rows);

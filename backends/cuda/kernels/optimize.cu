@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/optimizers.h"
+#include "device/begin.cuh"
 #include "device/formulas.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
@@ -59,6 +60,7 @@ __device__ bool fits_16(const void* address) {
 }
 
 __global__ void zero_kernel(List grads, const StepHead* head) {
+  begin_kernel();
   if (head->accumulate != 0) {
     return;
   }
@@ -80,6 +82,7 @@ void zero_grad(Launch& l) {
 
 __global__ void accumulate_kernel(float* grad, const float* contribution, uint64_t n, bool four,
                                   uint32_t is_first, const StepHead* head) {
+  begin_kernel();
   const bool keep = is_first == 0 || head->accumulate != 0;
   for_elements(
       n, four, [&](uint64_t i) { grad[i] = keep ? grad[i] + contribution[i] : contribution[i]; },
@@ -106,6 +109,7 @@ constexpr unsigned kNarrowEach = 8;
 template <class T>
 __global__ void accumulate_narrow_kernel(float* grad, const T* contribution, uint64_t n, bool packs,
                                          uint32_t is_first, const StepHead* head) {
+  begin_kernel();
   const bool keep = is_first == 0 || head->accumulate != 0;
   const auto add = [&]<int kMany>(uint64_t i) {
     float v[kMany];
@@ -133,7 +137,10 @@ void accumulate_narrow(Launch& l) {
            entry.first ? 1u : 0u, l.head());
 }
 
-__global__ void loss_scale_kernel(float* y, const float* loss_scale) { *y = *loss_scale; }
+__global__ void loss_scale_kernel(float* y, const float* loss_scale) {
+  begin_kernel();
+  *y = *loss_scale;
+}
 
 void loss_scale(Launch& l) {
   l.launch("loss_scale", loss_scale_kernel, 1, 1, l.out(0), l.step(step::loss_scale::loss_scale));
@@ -141,6 +148,7 @@ void loss_scale(Launch& l) {
 
 // Block b computes one partial sum: the squares of chunks b, b + kPartials, ...
 __global__ void squares_kernel(List grads, float* partials) {
+  begin_kernel();
   float sum = 0;
   for (uint32_t c = blockIdx.x; c < grads.chunk_count; c += kPartials) {
     const Chunk chunk = grads.chunks[c];
@@ -170,6 +178,7 @@ struct ClipWords {
 // norm = gradient_scale sqrt(sum), scale = gradient_scale min(1, max_norm / norm).
 __global__ void clip_kernel(const float* partials, unsigned count, const float* loss, float* scale,
                             ClipWords words, float max_norm) {
+  begin_kernel();
   const float sum = team_sum<kThreads>(threadIdx.x < count ? partials[threadIdx.x] : 0.0f);
   if (threadIdx.x == 0) {
     const float norm = *words.gradient_scale * sqrtf(sum);
@@ -275,6 +284,7 @@ template <class Formula, class T>
 __global__ void update_kernel(UpdateLists lists, const float* scale_at, const StepHead* head,
                               const uint32_t* non_finite, uint32_t* weights_non_finite,
                               Reading in) {
+  begin_kernel();
   if (halted(head, non_finite)) {
     return;
   }

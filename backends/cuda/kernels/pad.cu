@@ -5,6 +5,7 @@
 #include "base/float16.h"
 #include "core/element_types.h"
 #include "core/padding.h"
+#include "device/begin.cuh"
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 
@@ -30,6 +31,7 @@ Pads pads_of(const Padding& padding, PadMode mode) {
 
 template <class T>
 __global__ void pad_kernel(const T* x, T* y, uint64_t n, Pads p, T value) {
+  begin_kernel();
   for_elements(n, [&](uint64_t i) {
     auto rest = static_cast<int64_t>(i);
     int64_t from = 0;
@@ -65,6 +67,7 @@ void tile(Launch& l) { launch_pad(l, padding_of(l.in_shape(0), l.out_shape(0)), 
 
 template <class T>
 __global__ void pad_grad_kernel(const T* dy, T* dx, uint64_t n, Pads p) {
+  begin_kernel();
   const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (i >= n) {
     return;

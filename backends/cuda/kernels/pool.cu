@@ -2,6 +2,7 @@
 // Pools over planes of [N, C, spatial...], one thread per result.
 #include <cmath>
 
+#include "device/begin.cuh"
 #include "device/storage.cuh"
 #include "device/windows.cuh"
 
@@ -55,6 +56,7 @@ __device__ inline float divisor(const DeviceWindows& w, const Place<uint64_t>& o
 
 template <bool kMax, class T>
 __global__ void pool_kernel(const T* x, T* y, uint64_t n, DeviceWindows w, bool pads) {
+  begin_kernel();
   const uint64_t i = thread_of_grid();
   if (i >= n) {
     return;
@@ -77,6 +79,7 @@ __global__ void pool_kernel(const T* x, T* y, uint64_t n, DeviceWindows w, bool 
 template <class T>
 __global__ void max_grad_kernel(const T* x, const T* y, const T* dy, T* dx, uint64_t n,
                                 DeviceWindows w) {
+  begin_kernel();
   const uint64_t element = thread_of_grid();
   if (element >= n) {
     return;
@@ -103,6 +106,7 @@ __global__ void max_grad_kernel(const T* x, const T* y, const T* dy, T* dx, uint
 
 template <class T>
 __global__ void average_grad_kernel(const T* dy, T* dx, uint64_t n, DeviceWindows w, bool pads) {
+  begin_kernel();
   const uint64_t element = thread_of_grid();
   if (element >= n) {
     return;

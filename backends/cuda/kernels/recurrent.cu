@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) Lstm Gru
 // All steps of a recurrent layer (device/recurrent.cuh).
+#include "device/begin.cuh"
 #include "device/math.cuh"
 #include "device/recurrent.cuh"
 
@@ -192,6 +193,7 @@ __device__ void forward_phase(const Forward<T>& s, uint64_t i, const W& weights,
 
 template <Cell kCell, class T>
 __global__ void __launch_bounds__(kThreads, 1) forward_kernel(Forward<T> s, Phases phases) {
+  begin_kernel();
   const uint32_t units = s.layer.units;
   const bool is_aligned = units % kPack<T> == 0 && reinterpret_cast<uintptr_t>(s.w) % 16 == 0;
   const auto load = [&](uint32_t unit, uint32_t i, uint32_t gate) {

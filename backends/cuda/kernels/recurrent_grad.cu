@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) LstmGrad GruGrad
 // The gradients of recurrent layers, from the last step to the first (device/recurrent.cuh).
+#include "device/begin.cuh"
 #include "device/recurrent.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::recurrent_grad_kernels {
@@ -213,6 +214,7 @@ __device__ void backward_phase(const Backward<T>& s, uint64_t left, const W& wei
 
 template <Cell kCell, class T>
 __global__ void __launch_bounds__(kThreads, 1) backward_kernel(Backward<T> s, Phases phases) {
+  begin_kernel();
   __shared__ Shared<float[2][kWarps][kLanes]> parts;
   const uint32_t units = s.layer.units;
   const uint32_t depth = gates_of(kCell) * units;

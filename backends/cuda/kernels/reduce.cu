@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/loops.h"
+#include "device/begin.cuh"
 #include "device/rows.cuh"
 #include "device/target.cuh"
 
@@ -26,6 +27,7 @@ struct Sums : ElementGroups {
 // One team per part of a sum with contiguous terms: y[output, part].
 template <unsigned kTeam, int kWidth, class X, class Y>
 __global__ void sum_rows_kernel(const X* x, Target<Y> y, Sums s, float divisor) {
+  begin_kernel();
   const uint64_t row = team_row<kTeam>();
   if (row >= s.outputs * s.parts) {
     return;
@@ -50,6 +52,7 @@ __global__ void sum_rows_kernel(const X* x, Target<Y> y, Sums s, float divisor) 
 // Sums of neighbouring outputs: y[part, output], with the part in blockIdx.y.
 template <class X, class Y>
 __global__ void sum_columns_kernel(const X* x, Target<Y> y, Sums s, unsigned width, float divisor) {
+  begin_kernel();
   const uint64_t output = uint64_t{blockIdx.x} * width + threadIdx.x % width;
   const bool mine = output < s.outputs;
   const X* from = x + (mine ? s.begin(output) : 0);

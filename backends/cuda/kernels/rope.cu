@@ -2,6 +2,7 @@
 // Rotates pairs of elements of each head by position * frequency.
 #include <algorithm>
 
+#include "device/begin.cuh"
 #include "device/elements.cuh"
 #include "device/rope.cuh"
 #include "device/storage.cuh"
@@ -33,6 +34,7 @@ struct Rotation {
 // A thread rotates one pair, or copies one element, of up to kHeads heads of a position.
 template <class T>
 __global__ void rope_kernel(Rotation<T> r, Frequencies frequencies) {
+  begin_kernel();
   const uint64_t thread = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (thread >= r.threads) {
     return;

@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad
 // Operators along the last axis: one team per row, in f32.
+#include "device/begin.cuh"
 #include "device/exponential_sum.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::softmax_kernels {
@@ -7,8 +8,8 @@ namespace {
 
 // y = e^(x - top) / sum; kLog: x - top - log(sum)
 template <unsigned kTeam, int kWidth, bool kLog, class T>
-__global__ void softmax_kernel(const T* __restrict__ x, T* __restrict__ y, uint64_t rows,
-                               uint64_t n) {
+__global__ void softmax_kernel(const T* x, T* y, uint64_t rows, uint64_t n) {
+  begin_kernel();
   const uint64_t row = team_row<kTeam>();
   if (row >= rows) {
     return;
@@ -29,8 +30,8 @@ __global__ void softmax_kernel(const T* __restrict__ x, T* __restrict__ y, uint6
 
 // dx = y (dy - sum of y dy); kLog: dy - e^y sum of dy
 template <unsigned kTeam, int kWidth, bool kLog, class T>
-__global__ void softmax_grad_kernel(const T* __restrict__ y, const T* __restrict__ dy,
-                                    T* __restrict__ dx, uint64_t rows, uint64_t n) {
+__global__ void softmax_grad_kernel(const T* y, const T* dy, T* dx, uint64_t rows, uint64_t n) {
+  begin_kernel();
   const uint64_t row = team_row<kTeam>();
   if (row >= rows) {
     return;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "device/begin.cuh"
 #include "device/elements.cuh"
 #include "device/results.cuh"
 #include "device/staged_product.cuh"
@@ -11,6 +12,7 @@ namespace {
 // Copies lines of `length` elements to lines of `packs_of_line` packs. The rest of a line is 0.
 __global__ void pad_kernel(uint4* to, const uint16_t* from, unsigned length, unsigned packs_of_line,
                            unsigned packs) {
+  begin_kernel();
   for_elements<1>(packs, [&](uint64_t i) {
     const unsigned line = static_cast<unsigned>(i) / packs_of_line;
     const unsigned first = static_cast<unsigned>(i) % packs_of_line * kPackSize;
@@ -28,6 +30,7 @@ __global__ void pad_kernel(uint4* to, const uint16_t* from, unsigned length, uns
 // i of `to` begins i packs after the address at a multiple of 16 bytes before `to`.
 __global__ void pack_kernel(uint16_t* to, const uint16_t* from, unsigned length, unsigned line,
                             unsigned count) {
+  begin_kernel();
   const unsigned before = static_cast<unsigned>(reinterpret_cast<uintptr_t>(to) % 16 / 2);
   const unsigned end = before + count;
   for_elements<1>((end + kPackSize - 1) / kPackSize, [&](uint64_t i) {
@@ -64,6 +67,7 @@ __global__ void pack_kernel(uint16_t* to, const uint16_t* from, unsigned length,
 template <class T>
 __global__ void finish_kernel(const float* sums, Results to, int64_t first, unsigned length,
                               bool packs, unsigned groups) {
+  begin_kernel();
   for_elements<1>(groups, [&](uint64_t i) {
     const unsigned at = static_cast<unsigned>(i) * kPackSize;
     float v[kPackSize];

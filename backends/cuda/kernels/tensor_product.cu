@@ -10,6 +10,7 @@
 // split along k. The last block of a tile adds the parts in order.
 #include <algorithm>
 
+#include "device/begin.cuh"
 #include "device/elements.cuh"
 #include "device/splits.cuh"
 #include "device/tensor_product.cuh"
@@ -308,6 +309,7 @@ __device__ void multiply_tile(const Product<T>& p) {
 
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay, Summed kSummed>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) tile_kernel(Product<T> p) {
+  begin_kernel();
   if constexpr (kMultiplies<T> && (kWay != Way::copies || kFor80)) {
     multiply_tile<T, Tile, kAlongA, kAlongB, kWay, kSummed>(p);
   }

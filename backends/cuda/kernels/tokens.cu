@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "device/begin.cuh"
 #include "device/codes.cuh"
 #include "device/elements.cuh"
 #include "device/storage.cuh"
@@ -15,6 +16,7 @@ namespace {
 template <class T>
 __global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, device::StepHead* head,
                                  uint32_t node, uint64_t n, int64_t rows, uint64_t width) {
+  begin_kernel();
   for_elements(n, [&](uint64_t i) {
     const int32_t id = ids[i / width];
     const uint64_t column = i % width;
@@ -31,6 +33,7 @@ template <class T>
 __global__ void encoded_embedding_kernel(Codes table, const int32_t* ids, T* y,
                                          device::StepHead* head, uint32_t node, uint64_t n,
                                          int64_t rows, uint64_t width) {
+  begin_kernel();
   for_elements(n, [&](uint64_t i) {
     const int32_t id = ids[i / width];
     const auto column = static_cast<uint32_t>(i % width);
@@ -89,6 +92,7 @@ __global__ void dropout_kernel(const T* x, T* y, const uint32_t* training_at,
                                const uint64_t* seed_at, const uint32_t* counter_at, uint64_t n,
                                uint32_t stream, uint32_t iteration, uint32_t threshold, float scale,
                                bool packs) {
+  begin_kernel();
   const uint64_t block = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   const bool training = *training_at != 0;
   const uint64_t seed = *seed_at;

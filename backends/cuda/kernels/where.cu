@@ -3,6 +3,7 @@
 // broadcast by the rules of NumPy.
 #include "core/element_types.h"
 #include "core/loops.h"
+#include "device/begin.cuh"
 #include "device/elements.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::where_kernels {
@@ -11,6 +12,7 @@ namespace {
 template <class T>
 __global__ void where_kernel(const uint8_t* condition, const T* a, const T* b, T* y, uint64_t n,
                              Loops<3> loops) {
+  begin_kernel();
   for_elements(n, [&](uint64_t i) {
     int64_t at[3];
     loops.offsets(i, at);

@@ -34,6 +34,9 @@ LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 LABEL = re.compile(r"(\.L_[\w]+):")
 TARGET = re.compile(r"^(?:@!?U?P\w+ )?BRA\b.*`\((\.L_\w+)\)")
 PREDICATE = re.compile(r"^@!?U?P\w+ +")
+# Accesses to global memory. CCTL is a prefetch or drops cached values.
+AFTER_WAIT = re.compile(r"(LDG|STG|LD|ST|ATOM|ATOMG|RED|REDG|LDGSTS|UBLKCP|UTMA\w*|CALL|EXIT|PREEXIT)\b")
+ENDS = re.compile(r"(BRA|EXIT|RET|BRX)\b")
 TEXT = re.compile(r"\s*\.section\s+\.text\.([^,\"]+),")
 
 # Of one SM, from the CUDA C++ Programming Guide, "Compute Capabilities": threads, bytes of shared
@@ -79,6 +82,31 @@ class Code:
         return [[PREDICATE.sub("", text) for _, text in
                  self.instructions[bisect.bisect_left(places, begin):bisect.bisect_right(places, end)]]
                 for begin, end in innermost]
+
+    def before_wait(self):
+        """Returns the instructions that may not be reached before the kernel waits for the launch
+        before (device/begin.cuh): accesses to global memory, the end, and the start of the next
+        launch.
+        """
+        places = {at: i for i, (at, _) in enumerate(self.instructions)}
+        found, seen, left = [], set(), [0] if self.instructions else []
+        while left:
+            i = left.pop()
+            if i in seen or i >= len(self.instructions):
+                continue
+            seen.add(i)
+            text = self.instructions[i][1]
+            operation = PREDICATE.sub("", text)
+            if operation.startswith("ACQBULK"):
+                continue
+            if AFTER_WAIT.match(operation):
+                found.append(operation)
+            if target := TARGET.match(text):
+                left.append(places[self.labels[target[1]]])
+            if operation == text and ENDS.match(operation):
+                continue
+            left.append(i + 1)
+        return found
 
     def main_loop(self):
         """The innermost loop with most tensor-core instructions: the shortest, because others of
