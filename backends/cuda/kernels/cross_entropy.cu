@@ -414,12 +414,7 @@ void fused_linear_cross_entropy(Launch& l) {
     copy_with_zeros(l, copy, w, s.classes * line_bytes, s.line * line_bytes);
     w = copy;
   }
-  Labels labels = {.data = l.in_i32(2),
-                   .rows = static_cast<uint64_t>(s.rows),
-                   .classes = static_cast<uint64_t>(s.classes),
-                   .ignore_index = t.ignore_index(),
-                   .head = l.head(),
-                   .node = l.node()};
+  Labels labels = labels_of<FusedLinearCrossEntropyAttributes>(l, 2, s.classes);
   Factor factor = factor_of<X>(l, labels, t.reduction(), l.in(3), static_cast<const X*>(nullptr));
   TotalLoss total = {.terms = is_each ? l.out(1) : l.workspace() + 1,
                      .loss = nullptr,

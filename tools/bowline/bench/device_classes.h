@@ -20,6 +20,8 @@ struct DeviceClass {
   // Seconds of a launch in which nothing is computed or moved at these rates: until it starts,
   // until its first loads arrive, and until its last blocks end.
   double launch_gap = 0;
+  // The same for a launch that may start while the kernel before still runs. 0: none may.
+  double early_gap = 0;
   std::string_view source;  // of the rates
 };
 std::span<const DeviceClass> device_classes();

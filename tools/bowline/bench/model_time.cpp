@@ -97,8 +97,11 @@ nlohmann::json json_of(const Modelled& m) {
   nlohmann::json parts;
   for (const Part part : kParts) {
     const PartTime& p = m.time.parts[static_cast<size_t>(part)];
-    parts[std::string(name_of(part))] = {
-        {"ms", 1e3 * p.seconds}, {"flops", p.flops}, {"bytes", p.bytes}, {"count", p.records}};
+    parts[std::string(name_of(part))] = {{"ms", 1e3 * p.seconds},
+                                         {"flops", p.flops},
+                                         {"bytes", p.bytes},
+                                         {"count", p.records},
+                                         {"early", p.early}};
   }
   return {{"ms", 1e3 * m.time.seconds()}, {"parts", parts}, {"unknown_kernels", m.time.unknown}};
 }
@@ -120,8 +123,9 @@ void print_time(const Modelled& m, bool records) {
   print("modelled   total     {:9.3f} ms, {:.0f} tokens/s\n", 1e3 * seconds, m.tokens / seconds);
   for (const Part part : kParts) {
     const PartTime& p = m.time.parts[static_cast<size_t>(part)];
+    const std::string early = p.early == 0 ? "" : fmt::format(", of which {} start early", p.early);
     const std::string work = part == Part::launches
-                                 ? fmt::format("{} launches", p.records)
+                                 ? fmt::format("{} launches{}", p.records, early)
                                  : fmt::format("{:.3f} TFLOP, {:.3f} GB, {} records",
                                                p.flops / 1e12, p.bytes / 1e9, p.records);
     print("modelled   {:9} {:9.3f} ms, {}\n", name_of(part), 1e3 * p.seconds, work);
@@ -161,6 +165,7 @@ Result<int> run(const ModelTimeOptions& o) {
                           {"bandwidth", device.bandwidth},
                           {"bandwidth_share", kBandwidthShare},
                           {"launch_gap_us", 1e6 * device.launch_gap},
+                          {"early_gap_us", 1e6 * device.early_gap},
                           {"source", device.source}};
     for (const auto& [name, time] : times) {
       all[name] = json_of(time);
@@ -180,6 +185,12 @@ Result<int> run(const ModelTimeOptions& o) {
       "launch\n",
       device.description, device.f32 / 1e12, device.matrix / 1e12, device.bandwidth / 1e9,
       1e6 * device.launch_gap);
+  if (device.early_gap > 0) {
+    print(
+        "modelled with launches that start early, {:.1f} us each: an assumption from a figure of "
+        "llama.cpp, not measured\n",
+        1e6 * device.early_gap);
+  }
   print("modelled rates from: {}\n", device.source);
   if (planning_name(o, device).find('+') != std::string::npos) {
     const KernelRate& rate =

@@ -80,6 +80,12 @@ const KernelRate& rate_of(const RecordInfo& r, std::set<std::string>& unknown) {
   return *std::ranges::find(kernel_rates(), "", &KernelRate::kernel);
 }
 
+// True for a kernel of Bowline. Only these start early, and only after one of these (Launch in
+// backends/cuda/kernel.h).
+bool is_own_kernel(std::string_view name) {
+  return !name.starts_with("cublasLt") && name != "a copy" && name != "a fill";
+}
+
 ModelledRecord modelled(const RecordInfo& r, const SegmentInfo& segment, const DeviceClass& device,
                         double runs, std::set<std::string>& unknown) {
   ModelledRecord out;
@@ -149,6 +155,8 @@ double flops_of(const RecordInfo& r) {
 void add_segment(const SegmentInfo& segment, const DeviceClass& device, ModelledTime& time) {
   double runs = 1;
   uint64_t launches = 0;
+  uint64_t early = 0;
+  bool follows_kernel = false;
   for (const RecordInfo& r : segment.records) {
     if (r.kind != RecordInfo::Kind::op) {
       runs = r.kind == RecordInfo::Kind::repeat_begin ? static_cast<double>(r.count) : 1;
@@ -162,12 +170,20 @@ void add_segment(const SegmentInfo& segment, const DeviceClass& device, Modelled
     part.bytes += runs * m.bytes;
     part.records += static_cast<uint64_t>(runs);
     launches += static_cast<uint64_t>(runs);
+    for (const std::string& kernel : r.kernels) {
+      const bool is_kernel = is_own_kernel(kernel);
+      early += is_kernel && follows_kernel ? static_cast<uint64_t>(runs) : 0;
+      follows_kernel = is_kernel;
+    }
   }
   // A device that does not count launches has at least one per record.
   launches = segment.launches == 0 ? launches : segment.launches;
   PartTime& gaps = time[Part::launches];
+  early = device.early_gap > 0 ? std::min(early, launches) : 0;
   gaps.records += launches;
-  gaps.seconds += static_cast<double>(launches) * device.launch_gap;
+  gaps.early += early;
+  gaps.seconds += static_cast<double>(launches - early) * device.launch_gap +
+                  static_cast<double>(early) * device.early_gap;
 }
 
 }  // namespace bowline::command

@@ -20,9 +20,10 @@ std::string_view name_of(Part part);
 
 struct PartTime {
   double seconds = 0;
-  double flops = 0;  // multiply-adds count as two
-  double bytes = 0;  // read and written
-  uint64_t records = 0;
+  double flops = 0;      // multiply-adds count as two
+  double bytes = 0;      // read and written
+  uint64_t records = 0;  // launches: the number of launches
+  uint64_t early = 0;    // of these, launches that start early
 };
 
 struct ModelledRecord {
