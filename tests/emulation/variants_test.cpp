@@ -139,6 +139,15 @@ TEST_F(CudaVariants, LaunchesStartEarlyOrNot) {
   EXPECT_FALSE(launch_of("sm_80", Op::MeanSquaredError, kTwoLaunches).early);
 }
 
+// A token with 12 heads of 64 elements: parts of 64 of 256 keys would be 48 blocks for 132
+// multiprocessors, but parts of 64 of 1,024 keys are enough.
+TEST_F(CudaVariants, AttentionOfATokenReachesManyMultiprocessors) {
+  EXPECT_EQ(launch_of("", Op::Attention, "| [1,1,12,64] [1,256,12,64] [1,256,12,64] |").blocks,
+            12 * 8u);
+  EXPECT_EQ(launch_of("", Op::Attention, "| [1,1,12,64] [1,1024,12,64] [1,1024,12,64] |").blocks,
+            12 * 16u);
+}
+
 TEST_F(CudaVariants, AnUnknownNameIsRefused) {
   for (const char* const names : {"wrong", "sm_75,wrong", "sm_90"}) {
     setenv("BOWLINE_CUDA_VARIANT", names, 1);

@@ -131,6 +131,12 @@ struct Rows {
   __device__ bool visible(int row) const {
     return row < count && (shown == nullptr || shown[row] != 0);
   }
+  // Only the rows before `end` are visible.
+  __device__ Rows before(int end) const {
+    Rows out = *this;
+    out.count = min(count, end);
+    return out;
+  }
   __device__ int row_of(int row) const { return first + row * step; }
   __device__ int64_t at(int row, int column) const { return int64_t{row_of(row)} * dim + column; }
   // Elements 4 q to 4 q + 3 of a row; 0 outside of the row, or if the row is hidden.

@@ -13,6 +13,7 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 
 constexpr int kFewThreads = 128;
+constexpr int kFewKeys = 32;  // a part has a multiple of it
 
 // Eight neighbours of a row as stored, from a multiple of eight on. K is the type of an element.
 template <class K>
@@ -150,6 +151,7 @@ __device__ void join_slots(const Problem& p, const Place& place, int rows,
 
 // The results of the parts of the keys, and where they are joined.
 constexpr int kJoinThreads = 128;
+constexpr int kJoinAtOnce = 8;  // parts that a thread loads at once
 constexpr int kMaxParts = 64;
 struct KeyParts {
   float* outs = nullptr;  // [count, row, dim]
@@ -198,9 +200,18 @@ __device__ inline void join_row(const Problem& p, const KeyParts& parts, int64_t
   const float factor = inverse[0];
   for (int d = thread; d < p.dim; d += kJoinThreads) {
     float sum = 0;
-    for (int part = 0; part < parts.count; ++part) {
-      const float weight = weights[part];
-      sum += weight == 0 ? 0.0f : weight * parts.outs[(part * rows + row) * p.dim + d];
+    for (int first = 0; first < parts.count; first += kJoinAtOnce) {
+      float weight[kJoinAtOnce], out[kJoinAtOnce];
+      BOWLINE_UNROLL
+      for (int i = 0; i < kJoinAtOnce; ++i) {
+        const int part = first + i;
+        weight[i] = part < parts.count ? static_cast<float>(weights[part]) : 0.0f;
+        out[i] = weight[i] == 0 ? 0.0f : parts.outs[(part * rows + row) * p.dim + d];
+      }
+      BOWLINE_UNROLL
+      for (int i = 0; i < kJoinAtOnce; ++i) {
+        sum += weight[i] * out[i];
+      }
     }
     parts.out.put(row * p.dim + d, factor * sum);
   }
@@ -221,8 +232,6 @@ __global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p, KeyPar
   const Place place(p.tiles, kRows, p.kv_heads);
   const int rows = min(kRows, all_rows - place.first);
   p.read_counts(place.batch);
-  const Rows keys = p.keys_of(place.batch, place.head);
-  const Rows values = p.values_of(place.batch, place.head);
 
   int query[kRows];
   int head[kRows];
@@ -245,6 +254,8 @@ __global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p, KeyPar
   const int begin = max(part_begin, p.first_key(query[0]));
   const int last = min(query[kRows - 1], p.live_queries - 1);
   const int end = last < query[0] ? 0 : min(p.seen(last), part_begin + p.part);
+  const Rows keys = p.keys_of(place.batch, place.head).before(end);
+  const Rows values = p.values_of(place.batch, place.head).before(end);
   for (int first = begin; first < end; first += kSlots * kEach) {
     Eight<K> k[kEach];
     Eight<K> v[kEach];

@@ -383,7 +383,8 @@ int64_t most_parts(const Problem& p, int64_t smallest) {
 // Sets the keys per part of the problem.
 void divide(Problem& p, Choice& choice, int64_t parts) {
   if (parts > 1) {
-    p.part = static_cast<int>((p.keys + parts * kOthers - 1) / (parts * kOthers)) * kOthers;
+    const int unit = choice.kernel == AttentionKernel::few_rows ? kFewKeys : kOthers;
+    p.part = static_cast<int>((p.keys + parts * unit - 1) / (parts * unit)) * unit;
     choice.parts = (p.keys + p.part - 1) / p.part;
   }
 }
@@ -449,7 +450,9 @@ Choice choose(Problem& p, DType type, bool quantized, const Traits& traits, uint
     return out;
   }
   // Tensor cores multiply so fast that fewer keys per part are not worth a launch that joins.
-  const int64_t smallest = many ? 1 : is_mma ? 512 : 64;
+  // A few queries take shorter parts if the usual ones do not reach every multiprocessor.
+  const bool is_sparse = is_few && int64_t{p.keys} / 64 * blocks < traits.processors;
+  const int64_t smallest = many ? 1 : is_mma ? 512 : is_sparse ? kFewKeys : 64;
   const int64_t useful = many ? kMaxParts : 2 * fill / blocks;
   divide(p, out, std::min(useful, most_parts(p, smallest)));
   return out;
