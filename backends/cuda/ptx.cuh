@@ -21,6 +21,12 @@ constexpr bool kFor80 = false;
 constexpr bool kFor75 = false;
 constexpr bool kFor80 = true;
 #endif
+// Blackwell and newer.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr bool kFor100 = true;
+#else
+constexpr bool kFor100 = false;
+#endif
 // Whether tensor cores multiply elements of T there (Traits::multiplies).
 template <class T>
 constexpr bool kMultiplies = kFor80 || std::is_same_v<T, __half>;
@@ -208,6 +214,14 @@ __device__ inline float power_of_two(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// The product as 64 bits, in one instruction: the compiler may widen a factor ahead of a loop, and
+// then multiplies 64 bits by 64.
+__device__ inline int64_t multiply_wide(int a, int b) {
+  int64_t product;
+  asm("mul.wide.s32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+  return product;
 }
 
 // The same value, of which the compiler knows nothing.

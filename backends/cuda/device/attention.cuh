@@ -157,6 +157,24 @@ struct Rows {
     return make_float4(from.one(i), left > 1 ? from.one(i + 1) : 0.0f,
                        left > 2 ? from.one(i + 2) : 0.0f, left > 3 ? from.one(i + 3) : 0.0f);
   }
+  // 16 bytes of elements of T, from 8 q on; 0 as with `quad`. The rows are neither hidden nor
+  // quantized.
+  template <class T>
+  __device__ uint4 pack(int row, int q) const {
+    const T* const at_row = static_cast<const T*>(from.data) + at(row, 8 * q);
+    if (8 * q >= dim || row >= count) {
+      return {0, 0, 0, 0};
+    }
+    if (eight) {
+      return *reinterpret_cast<const uint4*>(at_row);
+    }
+    float x[8];
+    BOWLINE_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      x[j] = 8 * q + j < dim ? read(at_row + j) : 0.0f;
+    }
+    return pack_of<T>(x);
+  }
 };
 
 struct Problem {
@@ -168,10 +186,10 @@ struct Problem {
   Codes k_codes;
   Codes v_codes;
   const float* lse;
-  Target out;      // o, dq or dk
-  Target out_v;    // dv
-  float* row_out;  // lse or delta, [batch, head, query]
-  const float* delta;
+  Target out;         // o, dq or dk
+  Target out_v;       // dv
+  float* row_out;     // lse, [batch, head, query]
+  float* statistics;  // of the gradient, [batch, head, 2, padded(queries)]: see lse_of, delta_of
   int batches;
   int heads;
   int kv_heads;
@@ -227,7 +245,27 @@ struct Problem {
     out.put((blockIdx.y * rows() + row) * dim + column, x);
   }
   __device__ void put_lse(int64_t batch, int head, int query, float x) const {
-    row_out[blockIdx.y * rows() + (batch * heads + head) * queries + query] = x;
+    row_out[blockIdx.y * rows() + statistic(batch, head, query)] = x;
+  }
+  // The log-sum-exp of a query in units of ln 2, and delta. Those of four queries are 16 bytes.
+  __device__ float* lse_of(int64_t batch, int head, int query) const {
+    return statistics + 2 * (batch * heads + head) * padded(queries) + query;
+  }
+  __device__ float* delta_of(int64_t batch, int head, int query) const {
+    return lse_of(batch, head, query) + padded(queries);
+  }
+  // Sets what lse_of is the place of, and returns it.
+  __device__ float copy_lse(int64_t batch, int head, int query) const {
+    const float given = lse[statistic(batch, head, query)];
+    // A query that sees no key has only hidden scores.
+    const float x = given == -INFINITY ? 0.0f : given * kLog2E;
+    *lse_of(batch, head, query) = x;
+    return x;
+  }
+  __host__ __device__ static int64_t padded(int64_t queries) { return (queries + 3) / 4 * 4; }
+  // The place of a query in lse.
+  __device__ int64_t statistic(int64_t batch, int head, int query) const {
+    return (batch * heads + head) * queries + query;
   }
   // Number of queries over all heads.
   __host__ __device__ int64_t rows() const { return int64_t{batches} * heads * queries; }
@@ -239,6 +277,10 @@ struct Problem {
   // The first visible key, if a key is visible.
   __device__ int first_key(int query) const {
     return window == 0 ? 0 : max(0, query + live_keys - live_queries + 1 - window);
+  }
+  // The first query that sees the key, if a query does.
+  __device__ int first_query(int key) const {
+    return causal ? max(0, key + live_queries - live_keys) : 0;
   }
   // One past the last query that sees the key.
   __device__ int end_of_queries(int key) const {

@@ -28,7 +28,7 @@ struct GradTiling {
       16 * 2 * (kOwn + kStages * kOthers) * kPacks + 4 * (2 * kQueries + 2 * kOthers);
 };
 
-// Values of queries in shared memory: lse in units of ln 2, and delta times the scale.
+// Values of queries in shared memory, as Problem::statistics has them.
 struct Statistics {
   Packs lse;
   Packs delta;
@@ -36,44 +36,66 @@ struct Statistics {
   __device__ Statistics from(int query) const {
     return {lse.from(query / 4), delta.from(query / 4)};
   }
-  __device__ void store(const Problem& p, int query, float its_lse, float its_delta) const {
-    // A query that sees no key has only hidden scores.
-    const float shift = its_lse == -INFINITY ? 0.0f : its_lse * kLog2E;
-    lse.store_word(query, __float_as_uint(shift));
-    delta.store_word(query, __float_as_uint(its_delta * p.scale));
-  }
 };
 
-// Loads lse and computes delta of the queries of the block; delta goes to memory, too. Some threads
-// share a query.
-template <int kOwn>
-__device__ void load_statistics(const Problem& p, const Place& place, const Statistics& to) {
-  constexpr int kPerRow = kMmaThreads / kOwn;
-  const Rows d_out = p.of_queries(p.d_o, place.batch, place.head);
+// The same problem. Gradients have no dynamic dimensions.
+__device__ inline Problem static_sizes(Problem p) {
+  p.query_count = nullptr;
+  p.key_count = nullptr;
+  p.live_queries = p.queries;
+  p.live_keys = p.keys;
+  return p;
+}
+
+// Computes the statistics of the queries of the block, for this pass and the one over keys. `own_d`
+// has their rows of dout, which the group of copies before the last fills. A thread waits only for
+// its own copies.
+template <class T, int kPadded, int kOwn>
+__device__ void load_statistics(const Problem& p, const Place& place, const Tile<T, kPadded>& own_d,
+                                const Statistics& to) {
+  using Own = Tile<T, kPadded>;
+  constexpr int kRows = kOwn / Own::kStep;  // of a thread
+  const typename Own::Part part(static_cast<int>(threadIdx.x));
   const Rows out = p.of_queries(p.o, place.batch, place.head);
-  const int row = static_cast<int>(threadIdx.x) / kPerRow;
-  const int part = static_cast<int>(threadIdx.x) % kPerRow;
-  const int query = place.first + row;
-  float sum = 0;
-  for (int q = part; 4 * q < p.dim; q += kPerRow) {
-    const float4 a = d_out.quad(query, q);
-    const float4 b = out.quad(query, q);
-    sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+  const int first = place.first + part.row;
+  const int mine = static_cast<int>(threadIdx.x);
+  if (mine < kOwn) {
+    const int query = place.first + mine;
+    const float lse = query < p.queries ? p.copy_lse(place.batch, place.head, query) : 0.0f;
+    to.lse.store_word(mine, __float_as_uint(lse));
   }
-  for (int other = 1; other < kPerRow; other *= 2) {
-    sum += __shfl_xor_sync(0xFFFFFFFF, sum, other);
+  uint4 packs[kRows];
+  BOWLINE_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    packs[i] = out.pack<T>(first + Own::kStep * i, part.pack);
   }
-  if (part == 0) {
-    const int64_t at = (place.batch * p.heads + place.head) * p.queries + query;
-    to.store(p, row, query < p.queries ? p.lse[at] : 0.0f, sum);
-    if (query < p.queries) {
-      p.row_out[at] = sum;
+  wait_copies<1>();
+  BOWLINE_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    const int row = part.row + Own::kStep * i;
+    float o[8];
+    float d[8];
+    unpack<T>(packs[i], o);
+    unpack<T>(own_d.packs.load(Own::index(row, part.pack)), d);
+    float sum = 0;
+    BOWLINE_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      sum += o[j] * d[j];
+    }
+    for (int other = 1; other < Own::kPacks; other *= 2) {
+      sum += __shfl_xor_sync(0xFFFFFFFF, sum, other);
+    }
+    if (part.pack == 0) {
+      to.delta.store_word(row, __float_as_uint(sum));
+      if (place.first + row < p.queries) {
+        *p.delta_of(place.batch, place.head, place.first + row) = sum;
+      }
     }
   }
 }
 
-// Replaces products q k by weights p, and products dout v by ds. `statistics` are those of the
-// queries: of the warp, or of the tile.
+// Replaces products q k by weights p, and products dout v by ds / scale. `statistics` are those of
+// the queries: of the warp, or of the tile.
 template <bool kKeys, int kColumns>
 __device__ void weigh(const Problem& p, const Lane& l, const Corner& at,
                       const Statistics& statistics, Block<kColumns>& s, Block<kColumns>& ds) {
@@ -83,7 +105,7 @@ __device__ void weigh(const Problem& p, const Lane& l, const Corner& at,
                            : p.sees_all(at.own, last_own, at.other, last_other);
   const auto row = [&](int query) { return query - (kKeys ? at.other : at.own); };
   for_scores<kKeys>(l, at, ds, [&](float& x, int query, int) {
-    x = fmaf(x, p.scale, -__uint_as_float(statistics.delta.load_word(row(query))));
+    x -= __uint_as_float(statistics.delta.load_word(row(query)));
   });
   float factor = p.scale * kLog2E;
   if (!whole) {
@@ -126,22 +148,43 @@ __device__ void weigh_scores(const Problem& p, const Lane& l, const Corner& at,
   });
 }
 template <bool kKeys, bool kWhole, int kColumns>
-__device__ void weigh_slopes(const Problem& p, const Lane& l, const Corner& at,
-                             const Statistics& statistics, const Block<kColumns>& weights,
-                             Block<kColumns>& ds) {
+__device__ void weigh_slopes(const Lane& l, const Corner& at, const Statistics& statistics,
+                             const Block<kColumns>& weights, Block<kColumns>& ds) {
   for_scores<kKeys>(l, at, ds, [&](float& x, int query, int) {
     const int row = query - (kKeys ? at.other : at.own);
-    x = fmaf(x, p.scale, -__uint_as_float(statistics.delta.load_word(row)));
+    x -= __uint_as_float(statistics.delta.load_word(row));
   });
   for_both(ds, weights,
            [](float& x, float weight) { x = kWhole || weight != 0 ? x * weight : 0.0f; });
+}
+
+// Turns sums over ds / scale into those over ds.
+template <class T, int kColumns>
+__device__ void finish(const Scale<T>& scale, float factor, Block<kColumns>& sums) {
+  scale.undo(sums);
+  for_both(sums, sums, [&](float& x, float&) { x *= factor; });
+}
+
+// Writes the sums of the own rows of a warp, from `row` on. `tile` has them from `at` on.
+template <class T, int kPadded, bool kPlain, int kColumns, int kRowTiles>
+__device__ void write(const Lane& l, const Block<kColumns> (&sums)[kRowTiles],
+                      const Tile<T, kPadded>& tile, int at, const Rows& rows, const Target& to,
+                      int row, int first_step) {
+  if constexpr (kPlain) {
+    write_packs(l, sums, tile, at, rows, static_cast<T*>(to.data), row, first_step);
+  } else {
+    BOWLINE_UNROLL
+    for (int t = 0; t < kRowTiles; ++t) {
+      write_sums(l, sums[t], rows, to, row + 16 * t, first_step);
+    }
+  }
 }
 
 // The gradient with respect to kOwn queries of a head, on tensor cores.
 template <class T, int kPadded, int kRowTiles, bool kPlain>
 __device__ void multiply_queries(const Problem& given) {
   using M = GradTiling<kPadded, false, kRowTiles>;
-  Problem p = promised<kPlain>(given);
+  Problem p = static_sizes(promised<kPlain>(given));
   const Lane l(static_cast<int>(threadIdx.x));
   const Tile<T, kPadded> own{dynamic_shared()};
   const Tile<T, kPadded> own_d{own.packs.from(M::kOwn * M::kPacks)};
@@ -150,7 +193,7 @@ __device__ void multiply_queries(const Problem& given) {
   const Statistics statistics{lse, lse.from(M::kOwn / 4)};
   const Packs flags = lse.from(M::kOwn / 2);
   const auto tile = [&](int first, bool d) {
-    const int stage = 2 * (first / M::kOthers % M::kStages) + (d ? 1 : 0);
+    const int stage = 2 * stage_of<M>(first) + (d ? 1 : 0);
     return Tile<T, kPadded>{others.from(stage * M::kOthers * M::kPacks)};
   };
   const Place place(p.tiles, M::kOwn, p.heads);
@@ -175,8 +218,9 @@ __device__ void multiply_queries(const Problem& given) {
   };
   own.template copy<M::kOwn, kPlain>(queries, place.first);
   own_d.template copy<M::kOwn, kPlain>(p.of_queries(p.d_o, place.batch, place.head), place.first);
-  load_statistics<M::kOwn>(p, place, statistics);
+  commit_copies();
   copy(begin);
+  load_statistics<T, kPadded, M::kOwn>(p, place, own_d, statistics);
 
   const int first_step = first_step_of<kPadded, M::kColumns>(blockIdx.y);
   Block<M::kColumns / 8> sums[kRowTiles];
@@ -202,7 +246,7 @@ __device__ void multiply_queries(const Problem& given) {
         const Statistics mine = statistics.from(row + 16 * t);
         if (kPlain) {
           weigh_scores<false, kWhole>(p, l, corner(t), mine, s[t]);
-          weigh_slopes<false, kWhole>(p, l, corner(t), mine, s[t], ds[t]);
+          weigh_slopes<false, kWhole>(l, corner(t), mine, s[t], ds[t]);
         } else {
           weigh<false>(p, l, corner(t), mine, s[t], ds[t]);
         }
@@ -230,9 +274,10 @@ __device__ void multiply_queries(const Problem& given) {
                                 add);
   BOWLINE_UNROLL
   for (int t = 0; t < kRowTiles; ++t) {
-    scale[t].undo(sums[t]);
-    write_sums(l, sums[t], queries, p.out, query + 16 * t, first_step);
+    finish(scale[t], p.scale, sums[t]);
   }
+  wait_own(begin < end);
+  write<T, kPadded, kPlain>(l, sums, own, row, queries, p.out, query, first_step);
 }
 
 template <class T, int kPadded, int kRowTiles, bool kPlain>
@@ -245,7 +290,7 @@ __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_queries_kernel(Pr
 
 // A tile of queries, in all heads that read a key head.
 struct QueryTile {
-  int number;  // counts tiles
+  unsigned number;  // counts tiles
   int head;
   int first;
 
@@ -276,29 +321,46 @@ struct KeySums {
                             const Statistics& statistics) {
     // Few scores at a time leave registers for the sums.
     constexpr int kStep = kRowTiles == 2 ? 16 : kOthers;
-    BOWLINE_ROLL
-    for (int i = 0; i < kOthers; i += kStep) {
-      const auto corner = [&](int t) {
-        return Corner{at.batch, at.head, at.own + 16 * t, at.other + i};
-      };
-      Block<kStep / 8> s[kRowTiles];
-      multiply(l, own, row, queries.from(i), s);
+    const auto add = [&](int i) {
+      const Corner corner{at.batch, at.head, at.own, at.other + i};
+      add_scores<kStep, kWhole>(p, l, row, corner, queries.from(i), d_out.from(i),
+                                statistics.from(i));
+    };
+    // One body per tile overlaps the products of two steps. For Blackwell it would spill registers.
+    if constexpr (kWhole && !kFor100) {
       BOWLINE_UNROLL
-      for (int t = 0; t < kRowTiles; ++t) {
-        weigh_scores<true, kWhole>(p, l, corner(t), statistics.from(i), s[t]);
+      for (int i = 0; i < kOthers; i += kStep) {
+        add(i);
       }
-      fit(scale_v, s, sums_v);
-      add_rows(l, s, d_out.from(i), first_step, sums_v);
-      Block<kStep / 8> ds[kRowTiles];
-      multiply(l, own_d, row, d_out.from(i), ds);
-      BOWLINE_UNROLL
-      for (int t = 0; t < kRowTiles; ++t) {
-        scale_v[t].undo(s[t]);
-        weigh_slopes<true, kWhole>(p, l, corner(t), statistics.from(i), s[t], ds[t]);
+    } else {
+      BOWLINE_ROLL
+      for (int i = 0; i < kOthers; i += kStep) {
+        add(i);
       }
-      fit(scale, ds, sums);
-      add_rows(l, ds, queries.from(i), first_step, sums);
     }
+  }
+  template <int kOthers, bool kWhole>
+  __device__ void add_scores(const Problem& p, const Lane& l, int row, const Corner& at,
+                             const Tile<T, kPadded>& queries, const Tile<T, kPadded>& d_out,
+                             const Statistics& statistics) {
+    const auto corner = [&](int t) { return Corner{at.batch, at.head, at.own + 16 * t, at.other}; };
+    Block<kOthers / 8> s[kRowTiles];
+    multiply(l, own, row, queries, s);
+    BOWLINE_UNROLL
+    for (int t = 0; t < kRowTiles; ++t) {
+      weigh_scores<true, kWhole>(p, l, corner(t), statistics, s[t]);
+    }
+    fit(scale_v, s, sums_v);
+    add_rows(l, s, d_out, first_step, sums_v);
+    Block<kOthers / 8> ds[kRowTiles];
+    multiply(l, own_d, row, d_out, ds);
+    BOWLINE_UNROLL
+    for (int t = 0; t < kRowTiles; ++t) {
+      scale_v[t].undo(s[t]);
+      weigh_slopes<true, kWhole>(l, corner(t), statistics, s[t], ds[t]);
+    }
+    fit(scale, ds, sums);
+    add_rows(l, ds, queries, first_step, sums);
   }
 
   // The same for any problem. All warps of the block must call it; `sees`: this one has work.
@@ -343,18 +405,19 @@ struct KeySums {
 template <class T, int kPadded, int kRowTiles, bool kPlain>
 __device__ void multiply_keys(const Problem& given) {
   using M = GradTiling<kPadded, true, kRowTiles>;
-  Problem p = promised<kPlain>(given);
+  Problem p = static_sizes(promised<kPlain>(given));
   const Tile<T, kPadded> own{dynamic_shared()};
   const Tile<T, kPadded> own_d{own.packs.from(M::kOwn * M::kPacks)};
   const Packs others = own_d.packs.from(M::kOwn * M::kPacks);
   const Packs all_statistics = others.from(2 * M::kStages * M::kOthers * M::kPacks);
   const Packs flags = all_statistics.from(M::kStages * M::kOthers / 2);
   const auto tile = [&](const QueryTile& at, bool d) {
-    const int stage = 2 * (at.number % M::kStages) + (d ? 1 : 0);
+    const int stage = 2 * static_cast<int>(at.number % M::kStages) + (d ? 1 : 0);
     return Tile<T, kPadded>{others.from(stage * M::kOthers * M::kPacks)};
   };
   const auto statistics = [&](const QueryTile& at) {
-    const Packs lse = all_statistics.from(at.number % M::kStages * M::kOthers / 2);
+    const Packs lse =
+        all_statistics.from(static_cast<int>(at.number % M::kStages) * M::kOthers / 2);
     return Statistics{lse, lse.from(M::kOthers / 4)};
   };
   const Place place(p.tiles, M::kOwn, p.kv_heads);
@@ -365,8 +428,7 @@ __device__ void multiply_keys(const Problem& given) {
   // registers are rare in the loop.
   const auto begin = [&] {
     const int first = opaque(place.first);
-    const int earliest = p.causal ? max(0, first - (p.keys - p.queries)) : 0;
-    return earliest / M::kOthers * M::kOthers;
+    return p.first_query(first) / M::kOthers * M::kOthers;
   };
   const auto end = [&] { return p.end_of_queries(min(opaque(place.first) + M::kOwn, p.keys) - 1); };
   const int end_head = end() <= begin() ? 0 : (place.head + 1) * group;
@@ -376,12 +438,13 @@ __device__ void multiply_keys(const Problem& given) {
                                                         at.first);
       tile(at, true).template copy<M::kOthers, kPlain>(p.of_queries(p.d_o, place.batch, at.head),
                                                        at.first);
-      const int mine = static_cast<int>(threadIdx.x);
-      if (mine < M::kOthers) {
-        const int query = at.first + mine;
-        const int64_t i = (place.batch * p.heads + at.head) * p.queries + query;
-        const bool present = query < p.queries;
-        statistics(at).store(p, mine, present ? p.lse[i] : 0.0f, present ? p.delta[i] : 0.0f);
+      constexpr int kEach = M::kOthers / 4;  // packs of lse, and of delta
+      const int thread = fresh_thread();
+      if (thread < 2 * kEach) {
+        const int query = at.first + thread % kEach * 4;
+        const float* const from = thread < kEach ? p.lse_of(place.batch, at.head, query)
+                                                 : p.delta_of(place.batch, at.head, query);
+        copy_async(statistics(at).lse, thread, from, max(0, min(16, 4 * (p.queries - query))));
       }
     }
     commit_copies();
@@ -399,9 +462,13 @@ __device__ void multiply_keys(const Problem& given) {
     const Lane l(fresh_thread());
     const int row = M::kRows * l.warp;
     const int key = place.first + row;
-    const QueryTile next = at.next<M::kOthers>(begin(), end());
+    // Computed where it is used, because registers are rare.
+    const auto next = [&] {
+      const QueryTile same{at.number, at.head, opaque(at.first)};
+      return same.template next<M::kOthers>(begin(), end());
+    };
     if (M::kStages == 2) {
-      copy(next);
+      copy(next());
     }
     const int last = min(at.first + M::kOthers, p.queries) - 1;
     const bool sees = kWhole || (key < p.seen(last) && key + M::kRows > p.first_key(at.first));
@@ -416,13 +483,15 @@ __device__ void multiply_keys(const Problem& given) {
     }
     if (M::kStages == 1) {
       __syncthreads();
-      copy(next);
+      copy(next());
     }
-    at = next;
+    at = next();
   };
   const auto is_whole = [&] {
     const int first = opaque(place.first);
-    return p.sees_all(at.first, at.first + M::kOthers - 1, first, first + M::kOwn - 1);
+    const int last = first + M::kOwn - 1;
+    return last < p.seen_keys && at.first >= p.first_query(last) &&
+           at.first + M::kOthers <= p.end_of_queries(first);
   };
   while (at.head < end_head) {
     if (kPlain && is_whole()) {
@@ -442,11 +511,13 @@ __device__ void multiply_keys(const Problem& given) {
   const int first_own = same.first + M::kRows * l.warp;
   BOWLINE_UNROLL
   for (int t = 0; t < kRowTiles; ++t) {
-    keys_sums.scale[t].undo(keys_sums.sums[t]);
+    finish(keys_sums.scale[t], p.scale, keys_sums.sums[t]);
     keys_sums.scale_v[t].undo(keys_sums.sums_v[t]);
-    write_sums(l, keys_sums.sums[t], to, p.out, first_own + 16 * t, first_step);
-    write_sums(l, keys_sums.sums_v[t], to, p.out_v, first_own + 16 * t, first_step);
   }
+  wait_own(end_head > 0);
+  const int row = M::kRows * l.warp;
+  write<T, kPadded, kPlain>(l, keys_sums.sums, own, row, to, p.out, first_own, first_step);
+  write<T, kPadded, kPlain>(l, keys_sums.sums_v, own_d, row, to, p.out_v, first_own, first_step);
 }
 
 template <class T, int kPadded, int kRowTiles, bool kPlain>

@@ -36,6 +36,7 @@ bool is_plain(const Problem& p, unsigned blocks, const Traits& traits) {
 template <bool kPlain>
 __device__ Problem promised(Problem p) {
   if (kPlain) {
+    p.four = true;
     p.eight = true;
     p.mask = {};
     p.softcap = 0;
@@ -54,6 +55,12 @@ __device__ Whole whole_keys(const Problem& p, int query, int end) {
   const int last = query + kQueries - 1;
   return {(p.first_key(last) + kKeys - 1) / kKeys * kKeys,
           last < p.live_queries ? min(p.seen(query), end) / kKeys * kKeys : 0};
+}
+
+// The stage of the tile of other rows from `first` on. M: the tiles of a kernel.
+template <class M>
+__device__ int stage_of(int first) {
+  return static_cast<int>(static_cast<unsigned>(first) / M::kOthers % M::kStages);
 }
 
 // Calls add.operator()<kWhole>(first) for the tiles of kKeys keys from `begin` to `end`. A plain
@@ -87,7 +94,10 @@ __device__ int first_step_of(unsigned block) {
 // Position of a thread in fragments.
 struct Lane {
   __device__ explicit Lane(int thread)
-      : lane(thread % 32), warp(thread / 32), group(lane / 4), pair(lane % 4 * 2) {}
+      : lane(thread & 31),
+        warp(static_cast<int>(static_cast<unsigned>(thread) / 32)),
+        group(lane / 4),
+        pair(lane % 4 * 2) {}
   int lane;
   int warp;
   int group;  // row of sums, and the row + 8
@@ -116,25 +126,33 @@ struct Tile {
     return pack ^ (kPacks >= 8 ? row % 8 : row / 2 % 4);
   }
   __device__ static int index(int row, int pack) { return row * kPacks + permuted(row, pack); }
+  // What a thread copies: a pack of every kStep-th row from `row` on.
+  static constexpr int kStep = kMmaThreads / kPacks;
+  struct Part {
+    __device__ explicit Part(int thread)
+        : pack(static_cast<int>(static_cast<unsigned>(thread) % kPacks)),
+          row(static_cast<int>(static_cast<unsigned>(thread) / kPacks)) {}
+    int pack;
+    int row;
+  };
   // Starts copies of rows [first, first + kRows). Rows that are hidden or outside become 0. kPlain:
   // the rows are those of a plain problem.
   template <int kRows, bool kPlain>
   __device__ void copy(const Rows& rows, int first) const {
-    constexpr int kStep = kMmaThreads / kPacks;
-    const int thread = kPlain ? static_cast<int>(threadIdx.x) : fresh_thread();
-    const int pack = thread % kPacks;
-    const int mine = thread / kPacks;
+    const Part part(kPlain ? static_cast<int>(threadIdx.x) : fresh_thread());
+    const int pack = part.pack;
+    const int mine = part.row;
     const bool inside = 8 * pack < rows.dim;
     const T* const data = static_cast<const T*>(rows.from.data);
     if (kPlain) {
-      const T* from = data + rows.at(first + mine, 8 * pack);
+      const T* from = data + 8 * pack + multiply_wide(rows.row_of(first + mine), rows.dim);
       const int count = inside ? rows.count - first - mine : 0;
       BOWLINE_UNROLL
       for (int row = 0; row < kRows; row += kStep) {
         // The permutation repeats after 8 rows.
         const int to = kStep % 8 == 0 ? index(mine, pack) + row * kPacks : index(mine + row, pack);
         copy_async(packs, to, from, row < count ? 16 : 0);
-        from += int64_t{kStep} * rows.step * rows.dim;
+        from += multiply_wide(rows.step, kStep * rows.dim);
       }
       return;
     }
@@ -144,7 +162,7 @@ struct Tile {
       for (int row = mine; row < kRows; row += kStep) {
         const bool present = inside && rows.visible(first + row);
         copy_async(packs, index(row, pack), present ? from : data, present ? 16 : 0);
-        from += int64_t{kStep} * rows.step * rows.dim;
+        from += multiply_wide(rows.step, kStep * rows.dim);
       }
       return;
     }
@@ -353,9 +371,22 @@ __device__ void hide(const Problem& p, const Corner& at, Block<kColumns>& s) {
       x = key < p.keys && p.mask.shown[at.batch * p.keys + key] == 0 ? -INFINITY : x;
     });
   }
-  for_scores<kKeys>(l, at, s, [&](float& x, int query, int key) {
-    x = key < p.seen(query) && key >= p.first_key(query) ? x : -INFINITY;
-  });
+  BOWLINE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int own = at.own + 8 * half + l.group;
+    const int first = kKeys ? p.first_query(own) : p.first_key(own);
+    const int end = !kKeys ? p.seen(own) : own < p.seen_keys ? p.end_of_queries(own) : 0;
+    const int left = end - at.other - l.pair;
+    const int hidden = first - at.other - l.pair;
+    BOWLINE_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      BOWLINE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        float& x = s.sums[c].x[2 * half + i];
+        x = 8 * c + i < left && 8 * c + i >= hidden ? x : -INFINITY;
+      }
+    }
+  }
 }
 
 // out[t] += own rows [row + 16 t, row + 16 t + 16) times the other rows [0, 8 kColumns).
@@ -494,6 +525,47 @@ __device__ void write_sums(const Lane& l, const Block<kColumns>& sums, const Row
       if (d + 1 < rows.dim) {
         to.put(rows.at(mine, d + 1), y);
       }
+    }
+  }
+}
+
+// A block without tiles has not waited for its own rows yet.
+__device__ inline void wait_own(bool has_tiles) {
+  if (!has_tiles) {
+    wait_copies<0>();
+    __syncthreads();
+  }
+}
+
+// The same for all own rows of the warp, as elements of T in packs of a row. `tile` has the rows of
+// the warp from `at` on, which no warp reads any more.
+template <class T, int kPadded, int kColumns, int kRowTiles>
+__device__ void write_packs(const Lane& l, const Block<kColumns> (&sums)[kRowTiles],
+                            const Tile<T, kPadded>& tile, int at, const Rows& rows, T* to, int row,
+                            int first_step) {
+  using Rounded = Tile<T, kPadded>;
+  __syncwarp();
+  BOWLINE_UNROLL
+  for (int t = 0; t < kRowTiles; ++t) {
+    BOWLINE_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      BOWLINE_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int word = 4 * Rounded::index(at + 16 * t + 8 * half + l.group, c) + l.pair / 2;
+        const float* const x = sums[t].sums[c].x + 2 * half;
+        tile.packs.store_word(word, pair_of<T>(x[0], x[1]));
+      }
+    }
+  }
+  __syncwarp();
+  const int c = l.lane % kColumns;
+  const int d = 16 * first_step + 8 * c;
+  BOWLINE_UNROLL
+  for (int i = 0; i < 16 * kRowTiles; i += 32 / kColumns) {
+    const int mine = i + l.lane / kColumns;
+    if (row + mine < rows.count && d < rows.dim) {
+      const uint4 pack = tile.packs.load(Rounded::index(at + mine, c));
+      *reinterpret_cast<uint4*>(to + rows.at(row + mine, d)) = pack;
     }
   }
 }

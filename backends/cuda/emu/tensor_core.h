@@ -26,6 +26,7 @@ uint64_t bank_conflicts();
 
 constexpr bool kFor75 = true;
 constexpr bool kFor80 = true;
+constexpr bool kFor100 = true;
 template <class T>
 constexpr bool kMultiplies = true;
 
@@ -89,6 +90,7 @@ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 }
 
 inline float power_of_two(float x) { return std::exp2(x); }
+inline int64_t multiply_wide(int a, int b) { return int64_t{a} * b; }
 inline int opaque(int x) { return x; }
 
 }  // namespace bowline::detail::cuda_emu

@@ -16,7 +16,7 @@ constexpr int kMostOfFourRows = 64;  // larger heads have no space for four rows
 // The gradient with respect to the own rows. For queries: delta, then dq. For keys: dk and dv, over
 // all query heads that read the key head.
 template <int kPadded, int kRows, bool kKeys>
-__global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
+__global__ void __launch_bounds__(kThreads, 1) attention_grad_kernel(Problem p) {
   begin_kernel();
   using T = Tiling<kPadded, kRows>;
   __shared__ Shared<float4[T::kOwn * T::kQuads]> own;    // q or k
@@ -53,11 +53,12 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
       sum += __shfl_xor_sync(0xFFFFFFFF, sum, other);
     }
     if (thread % T::kPerRow == 0) {
-      const int64_t at = (place.batch * p.heads + place.head) * p.queries + query;
       delta[row] = sum;
-      lse[row] = query < p.queries ? p.lse[at] : 0.0f;
-      if (query < p.queries) {
-        p.row_out[at] = sum;
+      const bool present = query < p.queries;
+      lse[row] = present ? p.lse[p.statistic(place.batch, place.head, query)] : 0.0f;
+      if (present) {
+        p.copy_lse(place.batch, place.head, query);
+        *p.delta_of(place.batch, place.head, query) = sum;
       }
     }
   }
@@ -66,9 +67,7 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   float4 sums_v[kRows][T::kQuadsEach];
   clear<T>(sums);
   clear<T>(sums_v);
-  const int earliest = kKeys && p.causal ? max(0, place.first - (p.keys - p.queries))
-                       : kKeys           ? 0
-                                         : p.first_key(place.first);
+  const int earliest = kKeys ? p.first_query(place.first) : p.first_key(place.first);
   const int begin = earliest / kOthers * kOthers;
   const int end = kKeys ? p.end_of_queries(min(place.first + T::kOwn, p.keys) - 1)
                         : p.seen(min(place.first + T::kOwn, p.queries) - 1);
@@ -79,9 +78,9 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
     for (int first = begin; first < end; first += kOthers) {
       if (kKeys && thread < kOthers) {
         const int query = first + thread;
-        const int64_t at = (place.batch * p.heads + head) * p.queries + query;
-        lse[thread] = query < p.queries ? p.lse[at] : 0.0f;
-        delta[thread] = query < p.queries ? p.delta[at] : 0.0f;
+        const bool present = query < p.queries;
+        lse[thread] = present ? p.lse[p.statistic(place.batch, head, query)] : 0.0f;
+        delta[thread] = present ? *p.delta_of(place.batch, head, query) : 0.0f;
       }
       float s[kRows][4];
       float ds[kRows][4];
@@ -213,14 +212,14 @@ void grad_pass(Launch& l, const Problem& p, Way way) {
   with_tiling<kMostOfFourRows>(p, kKeys, rows, launch);
 }
 
-// delta has the size of lse.
-uint64_t grad_workspace(const NodeView& node) {
-  return static_cast<uint64_t>(node.in(4).elements()) * sizeof(float);
+// `lse`: [batch, head, query].
+uint64_t workspace_of(const Shape& lse) {
+  return static_cast<uint64_t>(lse[0] * lse[1] * 2 * Problem::padded(lse[2])) * sizeof(float);
 }
 
-uint64_t packed_grad_workspace(const NodeView& node) {
-  return static_cast<uint64_t>(node.in(2).elements()) * sizeof(float);
-}
+uint64_t grad_workspace(const NodeView& node) { return workspace_of(node.in(4)); }
+
+uint64_t packed_grad_workspace(const NodeView& node) { return workspace_of(node.in(2)); }
 
 uint32_t candidates_of(const Problem& p, bool is_masked, const NodeView& node) {
   const size_t ways = ways_of(p, is_masked, node.query.type, node.traits).size();
@@ -247,11 +246,10 @@ void run(Launch& l, Problem p, T* dq, T* dk, T* dv) {
   const Way of_keys = is_known ? ways[l.candidate() % ways.size()] : Way::by_shape;
   align(p, p.q.data, p.k.data, p.v.data, p.o.data, p.d_o.data, dq, dk, dv);
   p.out = {dq, l.type()};
-  p.row_out = l.workspace();
+  p.statistics = l.workspace();
   grad_pass<T, false>(l, p, of_queries);
   p.out = {dk, l.type()};
   p.out_v = {dv, l.type()};
-  p.delta = l.workspace();
   grad_pass<T, true>(l, p, of_keys);
 }
 
