@@ -460,9 +460,11 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(run("import", self.folder / "none", "--out", self.out), BAD_FILE, "none")
         self.assertFalse(self.out.exists())
 
-    def test_a_file_of_gguf_is_known_by_its_begin(self):
+    def test_a_file_of_gguf_is_known_by_its_begin_or_name(self):
         (self.folder / "m.bin").write_bytes(b"GGUF")
         self.expect(run("import", self.folder / "m.bin", "--out", self.out), BAD_FILE, "m.bin")
+        (self.folder / "page.gguf").write_text("<!DOCTYPE html>")
+        self.expect(run("import", self.folder / "page.gguf", "--out", self.out), BAD_FILE, 'does not begin with "GGUF"')
 
 
 # Each flag with a value, and the kinds of input on which it has an effect.

@@ -51,11 +51,12 @@ Result<int> run(const ImportFlags& o) {
                 fmt::format("--skeleton reads config.json in a folder, but \"{}\" is not a folder.",
                             escaped(o.model)));
   }
-  const Kind kind = !o.base.empty()                ? kAdapter
-                    : o.build.skeleton             ? kSkeleton
-                    : is_folder                    ? kFolder
-                    : begins_with(o.model, "GGUF") ? kGguf
-                                                   : kOnnx;
+  const bool is_gguf = begins_with(o.model, "GGUF") || o.model.ends_with(".gguf");
+  const Kind kind = !o.base.empty()    ? kAdapter
+                    : o.build.skeleton ? kSkeleton
+                    : is_folder        ? kFolder
+                    : is_gguf          ? kGguf
+                                       : kOnnx;
   BOWLINE_TRY_FLAGS(o.uses.check(kind, kKinds));
   Status done = kind == kAdapter ? import_adapter(o)
                 : kind == kOnnx  ? import_onnx(o)

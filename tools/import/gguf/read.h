@@ -8,11 +8,11 @@
 
 namespace bowline::gguf {
 
-// Reads a file. It stays memory-mapped while a tensor of the source is in use. Q8_0 and Q4_0 stay
-// quantized. Other quantized tensors are dequantized to f32, because an f16 scale times a quantized
-// value has more digits than f16 or bf16. Assets: tokenizer (a GGUF file with the tokenizer's
-// keys), chat_template, config.json.
-// Errors  io_error: the file cannot be read. bad_file: the message says what and where.
+// Reads a file. It stays memory-mapped while a tensor of the source is in use. Quantized tensors
+// keep their blocks. Only a tensor that must be transposed or changed is dequantized to f32,
+// because an f16 scale times a quantized value has more digits than f16 or bf16. Assets: tokenizer
+// (a GGUF file with the tokenizer's keys), chat_template, config.json. Errors  io_error: the file
+// cannot be read. bad_file: the message says what and where.
 //         unsupported: an architecture or tensor type; the message lists the supported ones.
 Result<import::Source> read(const std::string& path);
 
