@@ -2,9 +2,9 @@
 // Dependent Launch and Synchronization").
 //
 // From sm_90 on, the blocks of a launch can start while the launch before it still runs
-// (Blocks::early). So every kernel waits before it accesses memory. It lets the next launch start
-// only after this wait. Hence, while the blocks of a launch start, only the launch directly before
-// it can still run, and the wait is for that one.
+// (Blocks::early). Every kernel waits for the launch before it accesses memory, prefetches
+// excepted, and only then lets the next launch start. So when a launch starts, at most the launch
+// directly before is still running, and that is the one it waits for.
 #pragma once
 
 #include "kernel.h"
