@@ -11,6 +11,7 @@
 #include "device/labels.cuh"
 #include "device/last_block.cuh"
 #include "device/staged_product.cuh"
+#include "device/target.cuh"
 #include "device/tensor_core.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels {
