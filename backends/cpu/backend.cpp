@@ -32,6 +32,32 @@ struct Allocation {
   bool mapped;
 };
 
+// Maps memory at `wanted` if that is free, else elsewhere. Returns null if there is no memory.
+std::byte* map_memory(uint64_t bytes, void* wanted = nullptr) {
+  void* const data =
+      mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
+}
+
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+// Maps memory that consists of huge pages, which reduce TLB misses. It begins at such a page if the
+// addresses below are free. None of the pages reaches beyond `bytes`.
+std::byte* map_huge_pages(uint64_t bytes) {
+  std::byte* data = map_memory(bytes);
+#ifdef MADV_HUGEPAGE
+  const uint64_t inside = reinterpret_cast<uintptr_t>(data) % kHugePage;
+  if (inside != 0) {
+    munmap(data, bytes);
+    data = map_memory(bytes, data - inside);
+  }
+  if (data != nullptr) {
+    (void)madvise(data, bytes, MADV_HUGEPAGE);
+  }
+#endif
+  return data;
+}
+
 Allocation& allocation_of(Buffer buffer) {
   return *reinterpret_cast<Allocation*>(static_cast<uintptr_t>(buffer.id));
 }
@@ -201,12 +227,10 @@ class CpuDevice : public device::Device {
     return memory;
   }
 
-  Result<Buffer> allocate(uint64_t bytes, MemoryKind kind) override {
+  Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
     // Large blocks get their own mapping: untouched pages cost nothing, and freeing returns the
     // memory.
     constexpr uint64_t kMapFrom = uint64_t{1} << 20;
-    // Every step touches all of a large arena. Pages of 2 MiB reduce TLB misses.
-    constexpr uint64_t kHugeFrom = uint64_t{8} << 20;
     auto allocation = std::make_unique<Allocation>();
     uint64_t rounded = 0;
     void* data = nullptr;
@@ -214,13 +238,7 @@ class CpuDevice : public device::Device {
     if (checked_add(bytes, kAlignment - 1, rounded)) {
       rounded = std::max<uint64_t>(rounded / kAlignment * kAlignment, kAlignment);
       if (mapped) {
-        data = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        data = data == MAP_FAILED ? nullptr : data;
-#ifdef MADV_HUGEPAGE
-        if (data != nullptr && kind == MemoryKind::arena && bytes >= kHugeFrom) {
-          (void)madvise(data, rounded, MADV_HUGEPAGE);
-        }
-#endif
+        data = rounded < kHugePage ? map_memory(rounded) : map_huge_pages(rounded);
       } else {
         data = std::aligned_alloc(kAlignment, rounded);
       }
