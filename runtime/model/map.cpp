@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "model/checksum.h"
@@ -115,11 +116,15 @@ void MappedFile::forget(uint64_t offset, uint64_t length) const {
   if (files_ == nullptr || length == 0) {
     return;
   }
-  // The mapping begins at a page. The pages at both ends may also hold bytes of neighbouring
-  // ranges. They are read again on demand.
-  static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const uint64_t begin = offset / page * page;
-  files_->forget(const_cast<std::byte*>(data_) + begin, offset + length - begin);
+  // An access to a page also maps its neighbours: on Linux, those in the same aligned 64 KiB. Pages
+  // that hold bytes of other ranges are read again on demand.
+  constexpr uint64_t kWindow = uint64_t{64} << 10;
+  static const auto window = std::max(static_cast<uint64_t>(sysconf(_SC_PAGESIZE)), kWindow);
+  const auto data = reinterpret_cast<uintptr_t>(data_);
+  const uint64_t begin = std::max<uint64_t>(data, (data + offset) / window * window);
+  const uint64_t end =
+      std::min<uint64_t>(data + size_, (data + offset + length + window - 1) / window * window);
+  files_->forget(reinterpret_cast<void*>(begin), end - begin);
 }
 
 MappedFile::~MappedFile() {
