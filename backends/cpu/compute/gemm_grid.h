@@ -70,7 +70,7 @@ inline Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
     best.rows *= 2;
   }
   while (threads > 1 && s.m == 1 && s.n * s.k / best.columns >= 2 * kPartOfRow &&
-         best.columns < 16 * threads && 2 * best.columns <= panels) {
+         best.columns < 4 * threads && 2 * best.columns <= panels) {
     best.columns *= 2;
   }
   return best;
