@@ -17,6 +17,11 @@ namespace bowline::detail::cpu {
 namespace {
 
 constexpr size_t kRows = 4;
+
+// Prefetch distance in bytes.
+constexpr size_t kAhead = 4096;
+constexpr size_t kLine = 64;
+
 // Elements of a register of codes.
 constexpr size_t kBytes = 32;
 constexpr size_t kRegisters = kSpan / kBytes;
@@ -251,31 +256,47 @@ BOWLINE_AVX2 inline __m256i dots_of(__m256i codes, const SpanOfWords& a) {
   return _mm256_add_epi32(sum, sums_of_fours(codes, high, 1 << kLowBits));
 }
 
-// The factors of the lanes of register kNumber. The lanes are loaded: each constant in a register
-// would be built for every row.
+// Factors of the groups of a span, for the lanes of each register of codes. If a register is one
+// group, its factor is broadcast from memory, which needs no arithmetic unit.
 template <size_t kVectors>
-struct Lanes {
-  alignas(32) int32_t of[8 / kVectors][8];
-};
-template <size_t kVectors>
-constexpr Lanes<kVectors> make_lanes() {
-  Lanes<kVectors> out{};
-  for (size_t i = 0; i < 8 / kVectors; ++i) {
-    for (size_t lane = 0; lane < 8; ++lane) {
-      out.of[i][lane] = static_cast<int32_t>(kVectors * i + lane * kVectors / 8);
-    }
-  }
-  return out;
-}
-template <size_t kVectors>
-constexpr Lanes<kVectors> kLanes = make_lanes<kVectors>();
+class Factors;
 
-template <size_t kNumber, size_t kVectors>
-BOWLINE_AVX2 inline __m256 factors_of(const OfGroups<kVectors>& factors) {
-  constexpr size_t kPerVector = 8 / kVectors;
-  return _mm256_permutevar8x32_ps(factors.v[kNumber / kPerVector],
-                                  load_bytes(kLanes<kVectors>.of[kNumber % kPerVector]));
-}
+template <>
+class Factors<1> {
+ public:
+  BOWLINE_AVX2 explicit Factors(const OfGroups<1>& factors) {
+    _mm256_store_ps(factors_, factors.v[0]);
+  }
+  template <size_t kNumber>
+  BOWLINE_AVX2 __m256 of() const {
+    return _mm256_broadcast_ss(factors_ + kNumber);
+  }
+
+ private:
+  alignas(32) float factors_[kRegisters];
+};
+
+// The numbers of the lanes are loaded: each constant in a register would be built for every row.
+struct Lanes {
+  alignas(32) int32_t of[4][8];
+};
+constexpr Lanes kLanes{{{0, 0, 0, 0, 1, 1, 1, 1},
+                        {2, 2, 2, 2, 3, 3, 3, 3},
+                        {4, 4, 4, 4, 5, 5, 5, 5},
+                        {6, 6, 6, 6, 7, 7, 7, 7}}};
+
+template <>
+class Factors<2> {
+ public:
+  BOWLINE_AVX2 explicit Factors(const OfGroups<2>& factors) : factors_(factors) {}
+  template <size_t kNumber>
+  BOWLINE_AVX2 __m256 of() const {
+    return _mm256_permutevar8x32_ps(factors_.v[kNumber / 4], load_bytes(kLanes.of[kNumber % 4]));
+  }
+
+ private:
+  OfGroups<2> factors_;
+};
 
 // The sums of a row: of products in two chains, and of what is subtracted.
 struct Sums {
@@ -286,11 +307,11 @@ struct Sums {
 
 template <class Of, class Span, size_t kVectors, size_t... kNumbers>
 BOWLINE_AVX2 inline void add_registers(const Span& span, const SpanOfWords& a,
-                                       const OfGroups<kVectors>& factors, Sums& s,
+                                       const Factors<kVectors>& factors, Sums& s,
                                        std::index_sequence<kNumbers...>) {
   ((s.chains[kNumbers % 2] = _mm256_fmadd_ps(
         _mm256_cvtepi32_ps(dots_of<Of, kNumbers>(span.template codes<kNumbers>(), a)),
-        factors_of<kNumbers>(factors), s.chains[kNumbers % 2])),
+        factors.template of<kNumbers>(), s.chains[kNumbers % 2])),
    ...);
 }
 
@@ -304,7 +325,7 @@ BOWLINE_AVX2 inline void add_span(const Span& span, const OfGroups<kVectors>& sc
   if constexpr (Span::kHasLeast) {
     s.least = add_products(span.least(), sums, s.least);
   }
-  const auto factors = times(scales, load_groups<kVectors>(a.units[kVectors - 1]));
+  const Factors<kVectors> factors(times(scales, load_groups<kVectors>(a.units[kVectors - 1])));
   add_registers<Of>(span, a, factors, s, std::make_index_sequence<kRegisters>());
 }
 
@@ -328,6 +349,9 @@ BOWLINE_AVX2 void dots_of_spans(const Codes& codes, size_t first, size_t count, 
       const std::byte* weights = codes.row(first + std::min(n + j, count - 1)).scales;
       Sums s = {};
       for (size_t i = 0; i < spans; ++i, weights += reader.bytes) {
+        for (size_t byte = 0; byte < reader.bytes; byte += kLine) {
+          _mm_prefetch(weights + kAhead + byte, _MM_HINT_T0);
+        }
         const Span span(reader, weights);
         add_span<Of>(span, span.scales(), a[i], s);
       }
