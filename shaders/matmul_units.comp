@@ -3,39 +3,19 @@
 // A workgroup computes a tile of TM x TN with tiles of A and B of depth TK in shared memory. Each
 // subgroup computes a region of the tile, in matrices of UNIT_M x UNIT_N. The next tiles are loaded
 // into registers before the current tiles are multiplied, which hides the latency of the loads.
-//
-// glslang emits SPV_NV_cooperative_matrix; tools/cmake/cooperative_matrix.py translates it. The
-// matrices of bf16 are declared as f16 here, because nothing but the matrix units sees a value.
 #pragma use_vulkan_memory_model
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #extension GL_NV_cooperative_matrix : require
 #include "common.glsl"
 #include "matmul.glsl"
+#include "units.glsl"
 
-layout(constant_id = 1) const uint TM = 64;
-layout(constant_id = 2) const uint TN = 64;
-// bits: A, B are aligned to 16 bytes, C to four elements; A, B are contiguous along K; C is f32, as
-// those of parts and gradients are; C is a gradient
-layout(constant_id = 3) const uint LAYOUT = 0;
-layout(constant_id = 4) const uint GROUPS_M = 2;  // subgroups along M and N
-layout(constant_id = 5) const uint GROUPS_N = 2;
-layout(constant_id = 6) const uint UNIT_M = 16;
-layout(constant_id = 7) const uint UNIT_N = 16;
-layout(constant_id = 8) const uint UNIT_K = 16;
-
-layout(constant_id = 9) const uint FOLLOW = 0;
-#include "follow.glsl"
-
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { uvec4 v[]; };
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uvec2 v[]; };
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Sums { vec4 v[]; };
-
-const bool C_IS_ALIGNED = (LAYOUT & 4) != 0;
-const bool A_ALONG_K = (LAYOUT & 8) != 0;
-const bool B_ALONG_K = (LAYOUT & 16) != 0;
-const bool C_IS_F32 = (LAYOUT & 32) != 0;
-const bool IS_GRADIENT = (LAYOUT & 64) != 0;
+layout(constant_id = 5) const uint GROUPS_M = 2;  // subgroups along M and N
+layout(constant_id = 6) const uint GROUPS_N = 2;
+layout(constant_id = 7) const uint UNIT_M = 16;
+layout(constant_id = 8) const uint UNIT_N = 16;
+layout(constant_id = 9) const uint UNIT_K = 16;
 
 // Sizes in vectors of eight elements. A line of a tile is contiguous in memory, and in shared
 // memory a vector longer, so that matrices of neighbouring lines are in different banks.
@@ -64,12 +44,6 @@ const uint ALL_RESULTS = GROUPS_M * GROUPS_N * RESULTS;
 const uint SHARED = TILE_A + TILE_B > ALL_RESULTS ? TILE_A + TILE_B : ALL_RESULTS;
 
 shared uvec4 tiles[SHARED];
-
-#if defined(T_f16)
-#define NARROW float_to_half
-#else
-#define NARROW float_to_bhalf
-#endif
 
 // Eight elements of the line place.x, from element place.y on; 0 outside of the matrix. `size` is
 // the number of lines and their length.
@@ -104,50 +78,6 @@ uvec4 load_8(Elements from, bool is_aligned, uint first, uvec2 place, uvec2 size
       tiles[(start) + at / LINE * (LINE + 1) + at % LINE] = next[e];                              \
     }                                                                                             \
   }
-
-// Applies what follows to four results of a row from column n on.
-void follow_4(uint at, uint n, inout vec4 x) {
-  [[unroll]] for (uint c = 0; c < 4; ++c) {
-    const uint i = at + min(c, p.n - 1 - n);
-    x[c] = sum_of(x[c], read(Elements(p.other), i));
-    if ((FOLLOW & kGelu) != 0) {
-      if (n + c < p.n) {
-        write(Elements(p.before), i, x[c]);
-      }
-      x[c] = activated(x[c]);
-    }
-  }
-}
-
-// Stores four results of row m from column n on, or adds them to a gradient.
-void store_4(uint first, uint m, uint n, vec4 x, bool adds) {
-  if (p.has_bias != 0) {
-    [[unroll]] for (uint c = 0; c < 4; ++c) {
-      x[c] += read(Elements(p.bias), min(n + c, p.n - 1));
-    }
-  }
-  const uint at = first + m * p.n + n;
-  if (FOLLOW != 0) {
-    follow_4(at, n, x);
-  }
-  if (C_IS_F32 && C_IS_ALIGNED) {
-    Sums(p.c).v[at / 4] = adds ? Sums(p.c).v[at / 4] + x : x;
-    return;
-  }
-  if (C_IS_ALIGNED) {
-    Pairs(p.c).v[at / 4] = uvec2(NARROW(x.x) | NARROW(x.y) << 16, NARROW(x.z) | NARROW(x.w) << 16);
-    return;
-  }
-  [[unroll]] for (uint c = 0; c < 4; ++c) {
-    if (n + c < p.n) {
-      if (C_IS_F32) {
-        p.c.v[at + c] = adds ? p.c.v[at + c] + x[c] : x[c];
-      } else {
-        write(Elements(p.c), at + c, x[c]);
-      }
-    }
-  }
-}
 
 void main() {
   const uint per_matrix = p.groups_x * p.groups_y;

@@ -45,6 +45,10 @@ VkResult Device::make() {
   control.computeFullSubgroups = VK_TRUE;
   auto matrices = typed<CooperativeMatrixFeatures>(kCooperativeMatrixFeaturesType);
   matrices.cooperativeMatrix = VK_TRUE;
+  const bool has_workgroup_units = has_units && !physical_.workgroup_units.empty();
+  auto of_workgroups = typed<CooperativeMatrix2Features>(kCooperativeMatrix2FeaturesType);
+  of_workgroups.cooperativeMatrixWorkgroupScope = VK_TRUE;
+  of_workgroups.cooperativeMatrixFlexibleDimensions = VK_TRUE;
   auto bf16 = typed<Bfloat16Features>(kBfloat16FeaturesType);
   bf16.shaderBFloat16Type = bf16.shaderBFloat16CooperativeMatrix = VK_TRUE;
   auto features = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
@@ -61,6 +65,7 @@ VkResult Device::make() {
   };
   use(physical_.max_subgroup != 0, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME, &control);
   use(has_units, kCooperativeMatrixExtension, &matrices);
+  use(has_workgroup_units, kCooperativeMatrix2Extension, &of_workgroups);
   use(physical_.bf16_unit.m != 0, kBfloat16Extension, &bf16);
   if (physical_.has_memory_budget) {
     extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);

@@ -134,6 +134,8 @@ const char* Loader::make_instance() {
   }
   get_matrices = reinterpret_cast<GetCooperativeMatrices>(
       get_proc_(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  get_flexible_matrices = reinterpret_cast<GetFlexibleMatrices>(
+      get_proc_(instance, "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV"));
   instance_ = instance;
   return nullptr;
 }

@@ -134,7 +134,9 @@ class Loader {
 
   BOWLINE_VULKAN_GLOBAL_FUNCTIONS(BOWLINE_VULKAN_MEMBER)
   BOWLINE_VULKAN_INSTANCE_FUNCTIONS(BOWLINE_VULKAN_MEMBER)
-  GetCooperativeMatrices get_matrices = nullptr;  // null: no driver has VK_KHR_cooperative_matrix
+  // Null: no driver has VK_KHR_cooperative_matrix, or VK_NV_cooperative_matrix2.
+  GetCooperativeMatrices get_matrices = nullptr;
+  GetFlexibleMatrices get_flexible_matrices = nullptr;
 
  private:
   bool has_instance_extension(const char* name) const;

@@ -12,6 +12,7 @@ struct Features {
   bool matrices = false;
   bool bf16 = false;
   bool f16 = false;
+  bool workgroups = false;
 };
 
 Features features_of(const Loader& loader, const Extensions& extensions, VkPhysicalDevice handle) {
@@ -19,8 +20,10 @@ Features features_of(const Loader& loader, const Extensions& extensions, VkPhysi
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
   auto matrices = typed<CooperativeMatrixFeatures>(kCooperativeMatrixFeaturesType);
   auto bf16 = typed<Bfloat16Features>(kBfloat16FeaturesType);
+  auto of_workgroups = typed<CooperativeMatrix2Features>(kCooperativeMatrix2FeaturesType);
   Chain chain;
   chain.add(&vulkan12);
+  chain.add(&of_workgroups, has_extension(extensions, kCooperativeMatrix2Extension));
   chain.add(&matrices, has_extension(extensions, kCooperativeMatrixExtension));
   chain.add(&bf16, has_extension(extensions, kBfloat16Extension));
   auto all = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
@@ -28,7 +31,9 @@ Features features_of(const Loader& loader, const Extensions& extensions, VkPhysi
   loader.vkGetPhysicalDeviceFeatures2(handle, &all);
   return {matrices.cooperativeMatrix == VK_TRUE && vulkan12.vulkanMemoryModel == VK_TRUE,
           bf16.shaderBFloat16Type == VK_TRUE && bf16.shaderBFloat16CooperativeMatrix == VK_TRUE,
-          vulkan12.shaderFloat16 == VK_TRUE};
+          vulkan12.shaderFloat16 == VK_TRUE,
+          of_workgroups.cooperativeMatrixWorkgroupScope == VK_TRUE &&
+              of_workgroups.cooperativeMatrixFlexibleDimensions == VK_TRUE};
 }
 
 bool fits(uint32_t side) {
@@ -47,6 +52,39 @@ MatrixUnit largest(const std::vector<CooperativeMatrixProperties>& all, Componen
     }
   }
   return best;
+}
+
+// Sets what a device says about the matrices of workgroups.
+void read_workgroup_units(const Loader& loader, PhysicalDevice* device) {
+  uint32_t count = 0;
+  if (loader.get_flexible_matrices == nullptr ||
+      loader.get_flexible_matrices(device->handle, &count, nullptr) != VK_SUCCESS) {
+    return;
+  }
+  std::vector<FlexibleMatrixProperties> all(count,
+                                            typed<FlexibleMatrixProperties>(kFlexibleMatrixType));
+  if (loader.get_flexible_matrices(device->handle, &count, all.data()) < 0) {
+    return;
+  }
+  all.resize(count);
+  auto limits = typed<CooperativeMatrix2Properties>(kCooperativeMatrix2PropertiesType);
+  auto properties =
+      typed<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
+  properties.pNext = &limits;
+  loader.vkGetPhysicalDeviceProperties2(device->handle, &properties);
+  device->max_matrix_side = limits.cooperativeMatrixFlexibleDimensionsMaxDimension;
+  device->reserved_shared_bytes = limits.cooperativeMatrixWorkgroupScopeReservedSharedMemory;
+  for (const FlexibleMatrixProperties& p : all) {
+    const bool is_small = p.a == Component::f16 || p.a == Component::bf16;
+    const bool usable = p.scope == kScopeWorkgroup && p.saturating == VK_FALSE && is_small &&
+                        p.b == p.a && p.c == Component::f32 && p.result == Component::f32 &&
+                        p.m != 0 && p.n != 0 && p.k != 0 &&
+                        p.invocations <= limits.cooperativeMatrixWorkgroupScopeMaxWorkgroupSize;
+    if (usable) {
+      device->workgroup_units.push_back(
+          {p.a == Component::f16 ? DType::f16 : DType::bf16, p.invocations, {p.m, p.n, p.k}});
+    }
+  }
 }
 
 // Drivers also list products that they compute without matrix units. AMD's own driver does so for
@@ -99,6 +137,9 @@ void read_matrix_units(const Loader& loader, const Extensions& extensions, Physi
   }
   if (features.bf16) {
     device->bf16_unit = largest(all, Component::bf16);
+  }
+  if (features.workgroups) {
+    read_workgroup_units(loader, device);
   }
   device->has_matrix_hardware = has_hardware(loader, extensions, *device);
 }

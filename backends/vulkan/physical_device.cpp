@@ -230,6 +230,13 @@ void PhysicalDevice::use_descriptors() {
   f16_unit = bf16_unit = {};
 }
 
+const WorkgroupUnit* PhysicalDevice::workgroup_unit(DType type, uint32_t invocations) const {
+  const auto found = std::ranges::find_if(workgroup_units, [&](const WorkgroupUnit& unit) {
+    return unit.type == type && unit.invocations == invocations;
+  });
+  return found == workgroup_units.end() || matrix_unit(type) == nullptr ? nullptr : &*found;
+}
+
 uint32_t PhysicalDevice::nearest_subgroup(uint32_t wanted) const {
   return max_subgroup == 0 ? subgroup_size
                            : std::clamp(std::bit_floor(wanted), min_subgroup, max_subgroup);

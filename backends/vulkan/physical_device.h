@@ -14,6 +14,14 @@ struct MatrixUnit {
   uint32_t m = 0, n = 0, k = 0;
 };
 
+// A product of matrices that a workgroup computes together, with sums in f32. Their sides are
+// multiples of those of `multiple`.
+struct WorkgroupUnit {
+  DType type = DType::f16;  // of the factors
+  uint32_t invocations = 0;
+  MatrixUnit multiple;
+};
+
 // Values of PhysicalDevice::vendor().
 constexpr uint32_t kAmd = 0x1002;
 constexpr uint32_t kIntel = 0x8086;
@@ -58,6 +66,9 @@ struct PhysicalDevice {
   bool is_portability_subset = false;  // a layer over another API
   MatrixUnit f16_unit, bf16_unit;      // with sums in f32; m is 0: the driver has none
   bool has_matrix_hardware = false;
+  std::vector<WorkgroupUnit> workgroup_units;  // empty: the driver has none
+  uint32_t max_matrix_side = 0;                // of the matrices of a workgroup
+  uint32_t reserved_shared_bytes = 0;  // that shaders with such matrices leave to the driver
 
   // Fewer workgroups do not occupy the device; then smaller tiles are faster.
   uint32_t many_groups = 64;
@@ -81,6 +92,8 @@ struct PhysicalDevice {
     const bool usable = type != DType::f32 && unit.m != 0;
     return usable && (has_matrix_hardware || runs_gpu_kernels) ? &unit : nullptr;
   }
+  // The matrices that kernels multiply in workgroups of this size, or null.
+  const WorkgroupUnit* workgroup_unit(DType type, uint32_t invocations) const;
   // The subgroup size of pipelines that use matrix units. Those of Intel need the smallest.
   uint32_t unit_subgroup() const { return nearest_subgroup(vendor() == kIntel ? 16 : 32); }
   uint32_t vendor() const { return properties.vendorID; }

@@ -55,7 +55,7 @@ struct Parts {
 
 // At most `count` parts. Their size is a multiple of the depth of all tiles.
 inline Parts parts_of(int64_t k, uint32_t count) {
-  constexpr uint64_t kStep = 32;
+  constexpr uint64_t kStep = 64;
   const auto all = static_cast<uint64_t>(k);
   if (count == 1) {
     return {1, all};
@@ -100,6 +100,59 @@ inline const Tile& choose_tile(const PhysicalDevice& physical, const MatrixProdu
     ++i;
   }
   return kTiles[i];
+}
+
+// True if the rows of A (side 0) or B (side 1), and its matrices, are multiples of `per_vector`.
+inline bool has_whole_vectors(const MatrixProduct& p, size_t side, int64_t per_vector) {
+  const int64_t length = side == 0 ? (p.transpose_a ? p.m : p.k) : (p.transpose_b ? p.k : p.n);
+  return length % per_vector == 0 &&
+         std::ranges::all_of(p.batch.strides[side],
+                             [&](int64_t stride) { return stride % per_vector == 0; });
+}
+
+// Tiles of matmul_workgroup.comp from large to small, and their depth. An invocation has 128, 64,
+// 64 and 32 results.
+constexpr Tile kWorkgroupTiles[] = {
+    {128, 256, 256}, {128, 128, 256}, {128, 64, 128}, {64, 64, 128}};
+constexpr uint32_t kWorkgroupDepth = 64;
+
+// Rows of a matrix of results: as many as shared memory has room for, on their way to C.
+inline uint32_t rows_of_results(const PhysicalDevice& physical, const Tile& tile) {
+  constexpr uint32_t kFloats = 4, kVector = 16;
+  const uint32_t room = physical.max_shared_bytes -
+                        std::min(physical.max_shared_bytes, physical.reserved_shared_bytes);
+  uint32_t rows = tile.rows;
+  while (rows > 1 && rows * (tile.columns / kFloats + 1) * kVector > room) {
+    rows /= 2;
+  }
+  return rows;
+}
+
+// True if the workgroups of the device can run the tile.
+inline bool fits_workgroup(const PhysicalDevice& physical, const Tile& tile, DType type) {
+  const WorkgroupUnit* const unit = physical.workgroup_unit(type, tile.local);
+  const uint32_t rows = rows_of_results(physical, tile);
+  return unit != nullptr && tile.local <= physical.max_invocations &&
+         rows % unit->multiple.m == 0 && tile.columns % unit->multiple.n == 0 &&
+         kWorkgroupDepth % unit->multiple.k == 0 &&
+         std::max({rows, tile.columns, kWorkgroupDepth}) <= physical.max_matrix_side;
+}
+
+// True if matmul_workgroup.comp can compute the product with this tile, apart from the addresses.
+// The matrices of a workgroup must not exceed their operands, and their lines are vectors.
+inline bool has_whole_tiles(const Tile& tile, const MatrixProduct& p) {
+  return p.m >= tile.rows && p.n >= tile.columns && p.n % 4 == 0 && p.k % kWorkgroupDepth == 0 &&
+         has_whole_vectors(p, 0, 8) && has_whole_vectors(p, 1, 8);
+}
+
+// The largest tile with which the product occupies the device, or null.
+inline const Tile* choose_workgroup_tile(const PhysicalDevice& physical, DType type,
+                                         const MatrixProduct& p) {
+  const auto* const found = std::ranges::find_if(kWorkgroupTiles, [&](const Tile& tile) {
+    return fits_workgroup(physical, tile, type) && has_whole_tiles(tile, p) &&
+           !has_few(physical, tile, p);
+  });
+  return found == std::end(kWorkgroupTiles) ? nullptr : found;
 }
 
 }  // namespace bowline::detail::vulkan::matmul_kernels

@@ -20,8 +20,21 @@ struct TestedVariant {
   void (*switch_off)(PhysicalDevice&);
 };
 
+template <DType kType>
+bool has_workgroup_matrices(const PhysicalDevice& d) {
+  return std::ranges::any_of(d.workgroup_units, [&](const WorkgroupUnit& unit) {
+    return unit.type == kType && d.matrix_unit(kType) != nullptr;
+  });
+}
+
+bool uses_workgroup_matrices(const PhysicalDevice& d) {
+  return has_workgroup_matrices<DType::f16>(d) || has_workgroup_matrices<DType::bf16>(d);
+}
+
 // The most complex first, because it is the most likely one to fail.
 constexpr TestedVariant kTestedVariants[] = {
+    {"matrices of workgroups", uses_workgroup_matrices,
+     [](PhysicalDevice& d) { d.workgroup_units.clear(); }},
     {"matrix units for f16",
      [](const PhysicalDevice& d) { return d.matrix_unit(DType::f16) != nullptr; },
      [](PhysicalDevice& d) { d.f16_unit = {}; }},
@@ -279,6 +292,9 @@ Problem smallest_tile() {
 }
 // More than one tile of 128 x 128, with rows that vectors of 16 bytes fill.
 Problem large_product(DType type) { return product_of(Op::MatMul, type, 130, 136, 40); }
+// Four tiles of 128 x 256 that overlap, and several steps of their depth. Rows are vectors of 16
+// bytes, and the depth divides k.
+Problem product_of_workgroups(DType type) { return product_of(Op::MatMul, type, 130, 264, 128); }
 
 Problem elementwise(bool special) {
   Problem p{Op::Mul, {}, {value_of(DType::f32, {71}), value_of(DType::f32, {71})}, {}};
@@ -384,10 +400,10 @@ Problem attention() {
 }
 
 // A product with the tiles of large products.
-std::string failure_of_tiles(OpenVulkan& device, DType type) {
+std::string failure_of_tiles(OpenVulkan& device, const Problem& problem) {
   PhysicalDevice large = device.physical();
   large.many_groups = 1;
-  return failure_of(device, large, large_product(type));
+  return failure_of(device, large, problem);
 }
 
 bool uses_large_tiles(const PhysicalDevice& d) { return !d.prefers_lanes() && d.has_large_tiles; }
@@ -426,15 +442,20 @@ constexpr Test kTests[] = {
     {[](const PhysicalDevice& d) { return d.has_int64; }, failure_of_one<large_integers>},
     {kAlways, failure_of_one<reduction>},
     {kAlways, failure_of_one<smallest_tile>},
-    {uses_large_tiles, [](OpenVulkan& d) { return failure_of_tiles(d, DType::f32); }},
+    {uses_large_tiles,
+     [](OpenVulkan& d) { return failure_of_tiles(d, large_product(DType::f32)); }},
     {has_gpu_kernels, failure_of_one<[] { return product_of(Op::Linear, DType::f32, 2, 9, 72); }>},
     {has_gpu_kernels, failure_of_one<attention>},
     {has_unit<DType::f16>, failure_of_one<[] { return small_product(DType::f16); }>},
     {has_unit<DType::bf16>, failure_of_one<[] { return small_product(DType::bf16); }>},
     {[](const PhysicalDevice& d) { return has_unit<DType::f16>(d) && uses_large_tiles(d); },
-     [](OpenVulkan& d) { return failure_of_tiles(d, DType::f16); }},
+     [](OpenVulkan& d) { return failure_of_tiles(d, large_product(DType::f16)); }},
     {[](const PhysicalDevice& d) { return has_unit<DType::bf16>(d) && uses_large_tiles(d); },
-     [](OpenVulkan& d) { return failure_of_tiles(d, DType::bf16); }},
+     [](OpenVulkan& d) { return failure_of_tiles(d, large_product(DType::bf16)); }},
+    {has_workgroup_matrices<DType::f16>,
+     [](OpenVulkan& d) { return failure_of_tiles(d, product_of_workgroups(DType::f16)); }},
+    {has_workgroup_matrices<DType::bf16>,
+     [](OpenVulkan& d) { return failure_of_tiles(d, product_of_workgroups(DType::bf16)); }},
 };
 
 // ---- the stored result
@@ -446,8 +467,12 @@ std::string key_text(const PhysicalDevice& d) {
   for (const uint32_t number :
        {d.vendor(), d.default_subgroup, d.min_subgroup, d.max_subgroup, d.max_invocations,
         d.max_shared_bytes, d.many_groups, d.least_part, d.f16_unit.m, d.f16_unit.n, d.f16_unit.k,
-        d.bf16_unit.m, d.bf16_unit.n, d.bf16_unit.k}) {
+        d.bf16_unit.m, d.bf16_unit.n, d.bf16_unit.k, d.max_matrix_side, d.reserved_shared_bytes}) {
     text += format(" {}", number);
+  }
+  for (const WorkgroupUnit& unit : d.workgroup_units) {
+    text += format(" {} {} {} {} {}", unit.type, unit.invocations, unit.multiple.m, unit.multiple.n,
+                   unit.multiple.k);
   }
   for (const bool has :
        {d.has_buffer_addresses, d.has_int64, d.keeps_special_values, d.has_16bit_storage,

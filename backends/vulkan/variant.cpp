@@ -41,6 +41,7 @@ constexpr device::KernelVariant<PhysicalDevice> kDeviceVariants[] = {
     // With descriptors, a launch has several buffers even if the program is small.
     {"separate_buffers", [](PhysicalDevice& d) { d.shares_blocks = false; }},
     {"no_matrix_units", [](PhysicalDevice& d) { d.f16_unit = d.bf16_unit = {}; }},
+    {"no_workgroup_matrices", [](PhysicalDevice& d) { d.workgroup_units.clear(); }},
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 // Matrices of a batch are `stride` elements apart. If batch_rank > 0, the offsets come from
 // `batch`, a table as in index.glsl, in which broadcast batch axes have stride 0.
 //
-// The k may have parts, which are multiples of 32. Then C has a batch of results for each part,
+// The k may have parts, which are multiples of 64. Then C has a batch of results for each part,
 // without the bias and what follows, and matmul_combine.comp adds them.
 #include "step.glsl"
 #include "gradient.glsl"

@@ -37,6 +37,7 @@ struct {
   std::map<VkCommandBuffer, uint64_t> running;  // the value at which a buffer has ended
   uint64_t ticks = 0;
   bool lists_portability = false;
+  bool enables_workgroup_matrices = false;
 } state;
 
 template <class Handle>
@@ -119,12 +120,19 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice, const VkDeviceCre
     }
   }
   const std::span names(info->ppEnabledExtensionNames, info->enabledExtensionCount);
-  const bool enabled = std::ranges::any_of(names, [](const char* name) {
-    return std::string_view(name) == kPortabilitySubsetExtension;
-  });
-  if (enabled != is_portability()) {
+  const auto enables = [&](std::string_view extension) {
+    return std::ranges::any_of(names, [&](const char* name) { return name == extension; });
+  };
+  if (enables(kPortabilitySubsetExtension) != is_portability()) {
     fault("VK_KHR_portability_subset has to be enabled where it is listed");
   }
+  state.enables_workgroup_matrices = false;
+  find_in_chain<const CooperativeMatrix2Features>(
+      info->pNext, kCooperativeMatrix2FeaturesType, [&](const auto& s) {
+        state.enables_workgroup_matrices = enables(kCooperativeMatrix2Extension) &&
+                                           s.cooperativeMatrixWorkgroupScope == VK_TRUE &&
+                                           s.cooperativeMatrixFlexibleDimensions == VK_TRUE;
+      });
   *device = make_handle<VkDevice>();
   return VK_SUCCESS;
 }
@@ -183,6 +191,12 @@ VKAPI_ATTR void VKAPI_CALL properties2_of(VkPhysicalDevice device, VkPhysicalDev
         s.integerDotProduct4x8BitPackedMixedSignednessAccelerated =
             as_bool(state.driver.has_mixed_dots);
       });
+  find_in_chain<CooperativeMatrix2Properties>(
+      p->pNext, kCooperativeMatrix2PropertiesType, [](auto& s) {
+        s.cooperativeMatrixWorkgroupScopeMaxWorkgroupSize = kMostMatrixInvocations;
+        s.cooperativeMatrixFlexibleDimensionsMaxDimension = kMostMatrixSide;
+        s.cooperativeMatrixWorkgroupScopeReservedSharedMemory = kReservedSharedBytes;
+      });
 }
 
 VKAPI_ATTR void VKAPI_CALL features2_of(VkPhysicalDevice, VkPhysicalDeviceFeatures2* f) {
@@ -202,6 +216,10 @@ VKAPI_ATTR void VKAPI_CALL features2_of(VkPhysicalDevice, VkPhysicalDeviceFeatur
       [](auto& s) { s.subgroupSizeControl = s.computeFullSubgroups = VK_TRUE; });
   find_in_chain<CooperativeMatrixFeatures>(f->pNext, kCooperativeMatrixFeaturesType,
                                            [](auto& s) { s.cooperativeMatrix = VK_TRUE; });
+  find_in_chain<CooperativeMatrix2Features>(f->pNext, kCooperativeMatrix2FeaturesType, [](auto& s) {
+    s.cooperativeMatrixWorkgroupScope = as_bool(state.driver.has_workgroup_scope);
+    s.cooperativeMatrixFlexibleDimensions = VK_TRUE;
+  });
   find_in_chain<Bfloat16Features>(f->pNext, kBfloat16FeaturesType, [](auto& s) {
     s.shaderBFloat16Type = s.shaderBFloat16CooperativeMatrix = VK_TRUE;
   });
@@ -212,6 +230,15 @@ VKAPI_ATTR VkResult VKAPI_CALL matrices_of(VkPhysicalDevice, uint32_t* count,
   *count = static_cast<uint32_t>(state.driver.matrices.size());
   if (out != nullptr) {
     std::ranges::copy(state.driver.matrices, out);
+  }
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL flexible_matrices_of(VkPhysicalDevice, uint32_t* count,
+                                                    FlexibleMatrixProperties* out) {
+  *count = static_cast<uint32_t>(state.driver.flexible_matrices.size());
+  if (out != nullptr) {
+    std::ranges::copy(state.driver.flexible_matrices, out);
   }
   return VK_SUCCESS;
 }
@@ -228,6 +255,9 @@ VKAPI_ATTR VkResult VKAPI_CALL device_extensions(VkPhysicalDevice, const char*, 
   if (!state.driver.matrices.empty()) {
     names.insert(names.end(), {kCooperativeMatrixExtension, kBfloat16Extension,
                                VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME});
+  }
+  if (!state.driver.flexible_matrices.empty()) {
+    names.push_back(kCooperativeMatrix2Extension);
   }
   if (is_portability()) {
     names.push_back(kPortabilitySubsetExtension);
@@ -312,14 +342,26 @@ VKAPI_ATTR VkDeviceAddress VKAPI_CALL address_of(VkDevice, const VkBufferDeviceA
 
 VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice, const VkShaderModuleCreateInfo* info,
                                              const VkAllocationCallbacks*, VkShaderModule* module) {
+  std::map<uint32_t, uint32_t> constants;
+  bool has_workgroup_matrices = false;
   spirv::for_each_instruction(
-      {info->pCode, info->codeSize / sizeof(uint32_t)}, [](spirv::Instruction i) {
+      {info->pCode, info->codeSize / sizeof(uint32_t)}, [&](spirv::Instruction i) {
+        constexpr uint32_t kTypeMatrix = 4456;
+        if (spirv::operation(i) == spirv::kConstant) {
+          constants[i[2]] = i[3];
+        } else if (spirv::operation(i) == kTypeMatrix) {
+          has_workgroup_matrices = has_workgroup_matrices || constants[i[3]] == kScopeWorkgroup;
+        }
         const uint32_t capability = spirv::operation(i) == spirv::kCapability ? i[1] : 0;
         state.driver.matrix_modules += capability == spirv::kCooperativeMatrix;
         if (capability == spirv::kPhysicalStorageBufferAddresses && !state.driver.has_addresses) {
           fault("a shader that uses addresses");
         }
       });
+  state.driver.workgroup_matrix_modules += has_workgroup_matrices ? 1 : 0;
+  if (has_workgroup_matrices && !state.enables_workgroup_matrices) {
+    fault("a shader with matrices of workgroups, whose features are not enabled");
+  }
   *module = make_handle<VkShaderModule>();
   return VK_SUCCESS;
 }
@@ -516,6 +558,21 @@ void reset(const profiles::Profile& profile) {
   state.driver.profile = profile;
 }
 
+void add_workgroup_matrices() {
+  for (const Component type : {Component::f16, Component::bf16}) {
+    for (const uint32_t invocations : {128u, kMostMatrixInvocations}) {
+      auto matrices = typed<FlexibleMatrixProperties>(kFlexibleMatrixType);
+      matrices.m = matrices.n = 32;
+      matrices.k = 16;
+      matrices.a = matrices.b = type;
+      matrices.c = matrices.result = Component::f32;
+      matrices.scope = kScopeWorkgroup;
+      matrices.invocations = invocations;
+      state.driver.flexible_matrices.push_back(matrices);
+    }
+  }
+}
+
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_proc(VkInstance, const char* name) {
   const std::string_view wanted = name;
   OWN(vkCreateInstance, create_instance)
@@ -530,6 +587,10 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_proc(VkInstance, const char* name) 
   OWN(vkGetPhysicalDeviceQueueFamilyProperties, queues_of)
   OWN(vkEnumerateDeviceExtensionProperties, device_extensions)
   OWN(vkGetDeviceProcAddr, get_device_proc)
+  if (wanted == "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV") {
+    const GetFlexibleMatrices own = flexible_matrices_of;
+    return reinterpret_cast<PFN_vkVoidFunction>(own);
+  }
   if (wanted == "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") {
     const GetCooperativeMatrices own = matrices_of;
     return reinterpret_cast<PFN_vkVoidFunction>(own);

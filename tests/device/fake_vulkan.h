@@ -45,13 +45,24 @@ struct Driver {
   std::vector<uint32_t> memory_types;  // of the allocations
   // What VK_KHR_cooperative_matrix lists; empty: the driver has no such extension.
   std::vector<CooperativeMatrixProperties> matrices = {};
-  bool has_addresses = true;    // the feature bufferDeviceAddress
-  bool has_mixed_dots = false;  // fast dot products of signed and unsigned bytes
-  uint64_t matrix_modules = 0;  // modules that use this extension
+  // What VK_NV_cooperative_matrix2 lists; empty: the driver has no such extension.
+  std::vector<FlexibleMatrixProperties> flexible_matrices = {};
+  bool has_workgroup_scope = true;        // its feature cooperativeMatrixWorkgroupScope
+  bool has_addresses = true;              // the feature bufferDeviceAddress
+  bool has_mixed_dots = false;            // fast dot products of signed and unsigned bytes
+  uint64_t matrix_modules = 0;            // modules that use VK_KHR_cooperative_matrix
+  uint64_t workgroup_matrix_modules = 0;  // of these, modules with matrices of workgroups
 };
+
+// The limits of matrices of workgroups, if the driver has them.
+constexpr uint32_t kMostMatrixInvocations = 256;
+constexpr uint32_t kMostMatrixSide = 256;
+constexpr uint32_t kReservedSharedBytes = 8192;
 
 Driver& driver();
 void reset(const profiles::Profile& profile);
+// The driver has VK_NV_cooperative_matrix2, for f16 and bf16 and workgroups of 128 and 256.
+void add_workgroup_matrices();
 // For Loader and OpenVulkan::open().
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_proc(VkInstance instance, const char* name);
 

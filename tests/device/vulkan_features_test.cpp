@@ -54,8 +54,13 @@ bool uses_matrix_units(std::span<const uint32_t> module) {
 TEST(VulkanShaders, MatrixUnitsAreUsedThroughTheExtensionOfKhronos) {
   enum : uint32_t { kType = 4456, kMatrixLoad, kMatrixStore, kMultiply, kFirstOfNv = 5358 };
   enum : uint32_t { kTypeFloat = 22, kBfloat16 = 5116, kBfloat16Matrix = 5118 };
-  for (const uint32_t number : {shader::matmul_units.f16, shader::matmul_units.bf16}) {
+  for (const uint32_t number : {shader::matmul_units.f16, shader::matmul_units.bf16,
+                                shader::matmul_workgroup.f16, shader::matmul_workgroup.bf16}) {
     const std::vector<uint32_t> module = shader_module(number);
+    const bool has_bf16 =
+        number == shader::matmul_units.bf16 || number == shader::matmul_workgroup.bf16;
+    const bool is_of_workgroup =
+        number == shader::matmul_workgroup.f16 || number == shader::matmul_workgroup.bf16;
     std::map<uint32_t, uint32_t> constants, use_of, type_of;
     size_t products = 0;
     spirv::for_each_instruction(module, [&](spirv::Instruction i) {
@@ -65,8 +70,9 @@ TEST(VulkanShaders, MatrixUnitsAreUsedThroughTheExtensionOfKhronos) {
         constants[i[2]] = i[3];
       } else if (op == kType) {
         use_of[i[1]] = constants.at(i[6]);
+        EXPECT_EQ(constants.at(i[3]), is_of_workgroup ? kScopeWorkgroup : kScopeSubgroup);
       } else if (op == kTypeFloat && i[2] == 16) {
-        EXPECT_EQ(i.size(), number == shader::matmul_units.bf16 ? 4u : 3u);
+        EXPECT_EQ(i.size(), has_bf16 ? 4u : 3u);
       } else if (op == kMatrixLoad) {
         EXPECT_LE(constants.at(i[4]), 1u);
       } else if (op == kMatrixStore) {
@@ -82,8 +88,7 @@ TEST(VulkanShaders, MatrixUnitsAreUsedThroughTheExtensionOfKhronos) {
       }
     });
     EXPECT_EQ(products, 1u);
-    const bool has_bf16 = capabilities_of(module).contains(kBfloat16);
-    EXPECT_EQ(has_bf16, number == shader::matmul_units.bf16);
+    EXPECT_EQ(capabilities_of(module).contains(kBfloat16), has_bf16);
     EXPECT_EQ(capabilities_of(module).contains(kBfloat16Matrix), has_bf16);
   }
 }

@@ -160,6 +160,80 @@ TEST(VulkanProfiles, MatrixUnitsOfEachSizeTrain) {
   }
 }
 
+struct OfWorkgroups {
+  const char* what;
+  void (*change)(fake::Driver&);  // the driver, which has matrices of workgroups
+  int64_t n;
+  bool are_used;
+};
+
+// The products that a workgroup computes together: the largest tile that the driver lists and that
+// leaves no part of the product.
+TEST(VulkanProfiles, WorkgroupsMultiplyMatricesWhereTheDriverListsThem) {
+  constexpr int64_t kM = 1000, kK = 512;
+  for (const OfWorkgroups& c :
+       {OfWorkgroups{"", [](fake::Driver&) {}, 1032, true},
+        {"no extension", [](fake::Driver& d) { d.flexible_matrices.clear(); }, 1032, false},
+        {"no scope", [](fake::Driver& d) { d.has_workgroup_scope = false; }, 1032, false},
+        {"no matrices of subgroups", [](fake::Driver& d) { d.matrices.clear(); }, 1032, false},
+        {"too small a granularity",
+         [](fake::Driver& d) {
+           for (FlexibleMatrixProperties& p : d.flexible_matrices) {
+             p.n = 512;
+           }
+         },
+         1032, false},
+        {"few workgroups", [](fake::Driver&) {}, 136, false},
+        {"rows that are no vectors", [](fake::Driver&) {}, 1036, false}}) {
+    fake::reset(named("GeForce RTX 4070"));
+    fake::add_workgroup_matrices();
+    const MatrixUnit unit{16, 16, 16};
+    fake::driver().matrices = matrices_of({{unit, Component::f16}, {unit, Component::bf16}});
+    c.change(fake::driver());
+    const auto device = must(open_fake());
+    for (const DType type : {DType::f16, DType::bf16}) {
+      device::Program program;
+      program.slots = device::kFirstStorageSlot;
+      device::Record& r = program.records.emplace_back();
+      r.op = Op::MatMul;
+      r.type = type;
+      r.attributes = Attributes::of(file::MatMulAttributesT{});
+      r.inputs.resize(2);
+      r.outputs.resize(1);
+      r.inputs[0].shape = Shape{kM, kK};
+      r.inputs[1].shape = Shape{kK, c.n};
+      r.outputs[0].shape = Shape{kM, c.n};
+      for (device::Operand* const o : {&r.inputs[0], &r.inputs[1], &r.outputs[0]}) {
+        o->dtype = type;
+      }
+      const device::NodeAnswer answer =
+          device->query({r.op, r.type, r.attributes, r.inputs, r.outputs, device::kNoCandidate});
+      r.workspace.shape = Shape{static_cast<int64_t>(answer.workspace_bytes)};
+      r.workspace.dtype = DType::u8;
+      const uint64_t before = fake::driver().workgroup_matrix_modules;
+      std::vector<device::Buffer> buffers;
+      for (const uint64_t size : {uint64_t{16} << 20, uint64_t{64}, uint64_t{64}}) {
+        buffers.push_back(must(device->allocate(size, device::MemoryKind::device)));
+      }
+      must(device->record(program, buffers));
+      EXPECT_EQ(fake::driver().workgroup_matrix_modules - before, c.are_used ? 1u : 0u) << c.what;
+      // `bowline tune` measures them wherever they can run.
+      uint64_t candidates = 0;
+      for (r.candidate = 0; r.candidate < answer.candidates; ++r.candidate) {
+        const uint64_t all = fake::driver().workgroup_matrix_modules;
+        r.workspace.shape = Shape{static_cast<int64_t>(
+            device->query({r.op, r.type, r.attributes, r.inputs, r.outputs, r.candidate})
+                .workspace_bytes)};
+        must(device->record(program, buffers));
+        candidates += fake::driver().workgroup_matrix_modules - all;
+      }
+      const bool can_run = c.are_used || std::string_view(c.what) == "few workgroups";
+      EXPECT_EQ(candidates > 0, can_run) << c.what;
+    }
+    EXPECT_EQ(fake::driver().faults, std::vector<std::string>()) << c.what;
+  }
+}
+
 bool enables(const VkDeviceCreateInfo& info, const char* extension) {
   const std::span names(info.ppEnabledExtensionNames, info.enabledExtensionCount);
   return std::ranges::any_of(names, [&](std::string_view name) { return name == extension; });

@@ -5,6 +5,7 @@
 //   BOWLINE_MACHINE_PROFILE   name of a profile (vulkan_profiles.h); default: GeForce RTX 4070
 //   BOWLINE_MACHINE_SUBGROUP  subgroup size; default: that of the profile
 //   BOWLINE_MACHINE_LACKS     bufferDeviceAddress: the driver lacks this feature
+//   BOWLINE_MACHINE_HAS       cooperativeMatrixWorkgroupScope: the driver has this feature
 //   BOWLINE_MACHINE_LIE       a fault of the driver, "<pipelines>:<effect>" (kLies, kEffects)
 #include <sys/mman.h>
 
@@ -97,6 +98,11 @@ bool accesses(const Pipeline& p, uint32_t bytes) {
 }
 
 constexpr Lie kLies[] = {
+    {"workgroup_matrices",
+     [](const Pipeline& p) {
+       return std::ranges::any_of(p.module->products,
+                                  [](const MatrixProduct& m) { return m.a.is_of_workgroup; });
+     }},
     {"f16_matrices", [](const Pipeline& p) { return multiplies(p, Element::f16); }},
     {"bf16_matrices", [](const Pipeline& p) { return multiplies(p, Element::bf16); }},
     {"16_bits", [](const Pipeline& p) { return accesses(p, 2); }},
@@ -197,6 +203,24 @@ VKAPI_ATTR VkDeviceAddress VKAPI_CALL address_of(VkDevice, const VkBufferDeviceA
 
 // ---- pipelines
 
+// True if the driver lists the products of matrices of workgroups, and the module leaves it the
+// shared memory that it needs.
+bool can_multiply(const Module& module) {
+  return std::ranges::all_of(module.products, [&](const MatrixProduct& product) {
+    const auto fits = [&](const FlexibleMatrixProperties& p) {
+      const Component type = product.a.element == Element::f16 ? Component::f16 : Component::bf16;
+      return p.a == type && p.invocations == module.local[0] && product.a.rows % p.m == 0 &&
+             product.b.columns % p.n == 0 && product.a.columns % p.k == 0;
+    };
+    const uint32_t largest = std::max({product.a.rows, product.a.columns, product.b.columns});
+    return !product.a.is_of_workgroup ||
+           (largest <= fake::kMostMatrixSide &&
+            module.shared_bytes + fake::kReservedSharedBytes <=
+                fake::driver().profile.shared_bytes &&
+            std::ranges::any_of(fake::driver().flexible_matrices, fits));
+  });
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL create_shader(VkDevice device, const VkShaderModuleCreateInfo* info,
                                              const VkAllocationCallbacks* callbacks,
                                              VkShaderModule* shader) {
@@ -230,6 +254,9 @@ VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache
   }
   p.module = std::make_unique<Module>(decode(state.shaders[info->stage.module], constants));
   p.constants = std::move(constants);
+  if (!can_multiply(*p.module)) {
+    fake::driver().faults.emplace_back("a product of matrices that the driver does not list");
+  }
   p.effect = effect_on(p);
   return p.effect == Effect::fails ? VK_ERROR_UNKNOWN : result;
 }
@@ -390,6 +417,10 @@ void choose_profile() {
   fake::reset(profile);
   if (const char* const lacks = std::getenv("BOWLINE_MACHINE_LACKS"); lacks != nullptr) {
     fake::driver().has_addresses = std::string_view(lacks) != "bufferDeviceAddress";
+  }
+  if (const char* const has = std::getenv("BOWLINE_MACHINE_HAS");
+      has != nullptr && std::string_view(has) == "cooperativeMatrixWorkgroupScope") {
+    fake::add_workgroup_matrices();
   }
   for (const Component type : {Component::f16, Component::bf16}) {
     auto matrices = typed<CooperativeMatrixProperties>(kCooperativeMatrixType);

@@ -18,6 +18,8 @@ LIES = {
     "f16_matrices:fails": ("matrix units for f16", "MatMul of f16 fails. A Vulkan call fails (VkResult -13).", None),
     "f16_matrices:loses": ("matrix units for f16", "MatMul of f16 fails. The Vulkan device is lost.", None),
     "f16_matrices:hangs": ("matrix units for f16", "MatMul of f16 fails. The Vulkan device hangs: it has been running", None),
+    "workgroup_matrices:drops": ("matrices of workgroups", " of MatMul of f16 is ", "MatMul"),
+    "workgroup_matrices:fails": ("matrices of workgroups", "MatMul of f16 fails. A Vulkan call fails (VkResult -13).", None),
     "bf16_matrices:drops": ("matrix units for bf16", " of MatMul of bf16 is ", "Linear"),
     "large_tiles:drops": ("large tiles", "of MatMul of f32 is ", None),
     "large_workgroups:drops": ("large workgroups", "of Mul of f32 is ", "Mul"),
@@ -32,9 +34,12 @@ class Lies(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.cache = pathlib.Path(folder.name)
+        self.has_workgroup_matrices = False
 
     def run_on(self, lie, *arguments):
         environment = {**os.environ, "BOWLINE_MACHINE_LIE": lie, "BOWLINE_CACHE": str(self.cache)}
+        if self.has_workgroup_matrices or lie.startswith("workgroup_matrices"):
+            environment["BOWLINE_MACHINE_HAS"] = "cooperativeMatrixWorkgroupScope"
         return subprocess.run([BOWLINE, *arguments], capture_output=True, text=True, timeout=600, env=environment)
 
     def device(self, lie):
@@ -58,9 +63,10 @@ class Lies(unittest.TestCase):
                     self.assertEqual(process.returncode, OK, process.stdout + process.stderr)
 
     def test_nothing_is_switched_off_on_an_honest_driver(self):
-        device = self.device("")
-        self.assertTrue(device["usable"], device)
-        self.assertEqual(device["switched_off"], [])
+        for self.has_workgroup_matrices in (False, True):
+            device = self.device("")
+            self.assertTrue(device["usable"], device)
+            self.assertEqual(device["switched_off"], [])
 
     def test_a_device_without_a_kernel_that_is_right_is_unusable(self):
         device = self.device("all:drops")

@@ -34,6 +34,7 @@ class Workgroup {
   std::string run(const std::array<uint32_t, 3>& id) {
     shared_.poison();
     left_ = d_.most_operations;
+    matrices_ = m_.matrices;
     for (Lane& lane : lanes_) {
       start(lane, id);
     }
@@ -170,14 +171,17 @@ class Workgroup {
     return fault_.empty();
   }
 
-  bool can_access_matrix(const Lane& lane, uint32_t storage, const char* address, uint32_t bytes,
-                         bool writes) {
-    if (storage == static_cast<uint32_t>(spv::StorageClass::Workgroup)) {
+  bool can_access_matrix(const Lane& lane, const MatrixAccess& access, const char* address,
+                         uint32_t bytes, bool writes) {
+    if (access.storage == static_cast<uint32_t>(spv::StorageClass::Workgroup)) {
       Moment now = lane.moment;
       now.lane = writes ? kMatrixStore : kMatrixLoad;
+      now.subgroup = access.matrix.is_of_workgroup ? kAnySubgroup : now.subgroup;
       fault(writes ? shared_.writes(address, bytes, now) : shared_.reads(address, bytes, now));
     } else if (!is_memory_(reinterpret_cast<uint64_t>(address), bytes)) {
       fault("a matrix is outside of all allocations");
+    } else if (reinterpret_cast<uint64_t>(address) % access.alignment != 0) {
+      fault(format("a line of a matrix is not at a multiple of {}", access.alignment));
     }
     return fault_.empty();
   }
@@ -366,9 +370,16 @@ class Workgroup {
     }
   }
 
-  static bool waits_for_workgroup(const Operation& o) {
-    return static_cast<spv::Op>(o.code) == spv::Op::OpControlBarrier &&
-           o.a == static_cast<uint32_t>(spv::Scope::Workgroup);
+  bool waits_for_workgroup(const Operation& o) const {
+    return is_of_workgroup(m_, o) || (static_cast<spv::Op>(o.code) == spv::Op::OpControlBarrier &&
+                                      o.a == static_cast<uint32_t>(spv::Scope::Workgroup));
+  }
+
+  void operate_on_matrices_of(std::span<Lane* const> together, const Operation& o) {
+    fault(operate_on_matrices(
+        m_, o, together, &matrices_, [&](char* address, uint32_t bytes, bool writes) {
+          return can_access_matrix(*together[0], m_.matrix_accesses[o.b], address, bytes, writes);
+        }));
   }
 
   // Runs until all lanes are at a barrier of the workgroup or at the end. The lanes that wait at
@@ -395,15 +406,12 @@ class Workgroup {
         return;
       }
       const Operation& o = m_.operations[together[0]->at];
-      if (o.code < kLoadMatrix || o.code > kMultiplyMatrices) {
+      if (!is_about_matrices(o)) {
         fault(operate(o, lanes, together));
       } else if (together.size() < lanes.size()) {
         fault("some lanes of a subgroup miss an operation on matrices");
       } else {
-        fault(operate_on_matrices(m_, o, together, [&](char* address, uint32_t bytes, bool writes) {
-          return can_access_matrix(*together[0], m_.matrix_accesses[o.b].storage, address, bytes,
-                                   writes);
-        }));
+        operate_on_matrices_of(together, o);
       }
       for (Lane* const lane : together) {
         lane->state = Lane::State::runs;
@@ -412,7 +420,8 @@ class Workgroup {
     }
   }
 
-  // Lets all lanes go on. Returns false if they have ended.
+  // Lets all lanes go on, after an operation on matrices of the workgroup if they wait at one.
+  // Returns false if they have ended.
   bool pass_barrier() {
     const Lane& first = lanes_[0];
     for (const Lane& lane : lanes_) {
@@ -425,8 +434,17 @@ class Workgroup {
     if (first.state == Lane::State::ended || !fault_.empty()) {
       return false;
     }
+    const Operation& o = m_.operations[first.at];
+    const bool is_barrier = !is_about_matrices(o);
+    if (!is_barrier) {
+      std::vector<Lane*> together;
+      for (Lane& lane : lanes_) {
+        together.push_back(&lane);
+      }
+      operate_on_matrices_of(together, o);
+    }
     for (Lane& lane : lanes_) {
-      ++lane.moment.workgroup_barriers;
+      lane.moment.workgroup_barriers += is_barrier ? 1 : 0;
       lane.state = Lane::State::runs;
       ++lane.at;
     }
@@ -439,6 +457,7 @@ class Workgroup {
   SharedMemory shared_;
   std::vector<Lane> lanes_;
   std::vector<uint32_t> moved_;
+  std::vector<Elements> matrices_;  // of the workgroup
   std::string fault_;
   uint64_t left_ = 0;
 };

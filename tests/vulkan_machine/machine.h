@@ -9,7 +9,9 @@
 //   least one writes.
 // - If the module does not ask for SignedZeroInfNanPreserve, a comparison with NaN gives the
 //   opposite of what IEEE 754 says, and the minimum of NaN and a number is the number.
-// - Matrices of a subgroup (VK_KHR_cooperative_matrix) are in no known lane.
+// - Matrices of a subgroup (VK_KHR_cooperative_matrix) are in no known lane, and matrices of a
+//   workgroup (VK_NV_cooperative_matrix2) in no known subgroup. All its lanes have to reach an
+//   operation on them.
 // - More faults: a barrier that some lanes of a workgroup miss, an index past the end of an array,
 //   an address outside of all allocations or with less than the promised alignment, and a workgroup
 //   that does not end.

@@ -3,17 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+
+#include "base/float16.h"
 
 namespace bowline::detail::vulkan::machine {
 namespace {
 
 constexpr uint32_t kLanes = 128;
 
-std::vector<uint32_t> shader_words() {
-  std::ifstream file(BOWLINE_MACHINE_SHADER, std::ios::binary);
+std::vector<uint32_t> shader_words(const char* path) {
+  std::ifstream file(path, std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(file), {});
   std::vector<uint32_t> words(bytes.size() / sizeof(uint32_t));
   std::copy_n(bytes.data(), words.size() * sizeof(uint32_t), reinterpret_cast<char*>(words.data()));
@@ -26,7 +30,7 @@ struct Result {
 };
 
 Result run_case(uint32_t which, uint32_t subgroup = 32, uint32_t n = 0) {
-  static const std::vector<uint32_t> words = shader_words();
+  static const std::vector<uint32_t> words = shader_words(BOWLINE_MACHINE_SHADER);
   Result result;
   const Module module = decode(words, {{0, kLanes}, {1, which}});
   Dispatch dispatch;
@@ -92,6 +96,65 @@ TEST(Machine, OnlyTheLanesOfABranchTakePart) {
 TEST(Machine, ComparisonsMayBeWrongOfNaN) {
   EXPECT_EQ(run_case(14, 32, std::bit_cast<uint32_t>(1.0f)).out[0], 2u);
   EXPECT_EQ(run_case(14, 32, kPoison).out[0], 3u);
+}
+
+constexpr size_t kM = 4, kN = 16, kK = 8;
+
+struct MatrixResult {
+  std::string fault;
+  std::vector<float> c = std::vector<float>(kM * kN);
+};
+
+// The elements of A are i + 2 l, those of B are l - j.
+MatrixResult run_matrices(uint32_t which) {
+  struct alignas(16) Memory {
+    f16 a[kM * kK + kK];  // CASE 1 reads from the second row on
+    f16 b[kK * kN];
+    float c[kM * kN];
+  };
+  static const std::vector<uint32_t> words = shader_words(BOWLINE_MATRIX_SHADER);
+  Memory memory{};
+  for (size_t l = 0; l < kK; ++l) {
+    for (size_t i = 0; i < kM; ++i) {
+      memory.a[i * kK + l] = from_f32<f16>(static_cast<float>(i + 2 * l));
+    }
+    for (size_t j = 0; j < kN; ++j) {
+      memory.b[l * kN + j] = from_f32<f16>(static_cast<float>(l) - static_cast<float>(j));
+    }
+  }
+  const Module module = decode(words, {{0, kLanes}, {1, which}});
+  Dispatch dispatch;
+  dispatch.module = &module;
+  dispatch.most_operations = 100000;
+  const void* const operands[] = {memory.a, memory.b, memory.c};
+  std::memcpy(dispatch.push.data(), operands, sizeof(operands));
+  MatrixResult result;
+  result.fault = run(dispatch, [&](uint64_t address, uint64_t bytes) {
+    const auto first = std::bit_cast<uint64_t>(&memory);
+    return address >= first && address + bytes <= first + sizeof(memory);
+  });
+  std::ranges::copy(memory.c, result.c.begin());
+  return result;
+}
+
+TEST(Machine, AWorkgroupMultipliesMatricesTogether) {
+  const MatrixResult product = run_matrices(0);
+  EXPECT_EQ(product.fault, "");
+  for (size_t i = 0; i < kM; ++i) {
+    for (size_t j = 0; j < kN; ++j) {
+      float sum = 0;
+      for (size_t l = 0; l < kK; ++l) {
+        sum += static_cast<float>(i + 2 * l) * (static_cast<float>(l) - static_cast<float>(j));
+      }
+      EXPECT_EQ(product.c[i * kN + j], sum);
+    }
+  }
+  EXPECT_EQ(run_matrices(1).fault, at_first("lanes 0 and 64 name different matrices"));
+  EXPECT_EQ(run_matrices(2).fault, at_first("a workgroup uses a matrix that nobody wrote"));
+  EXPECT_EQ(run_matrices(3).fault,
+            at_first("lanes 0 and 64 of a workgroup are not at the same barrier"));
+  EXPECT_EQ(run_matrices(4).fault, at_first("lane 0 reads byte 0 of shared memory, which an "
+                                            "operation on matrices wrote, without a barrier"));
 }
 
 }  // namespace

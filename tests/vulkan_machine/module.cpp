@@ -179,9 +179,14 @@ class Decoder {
     const Type& element = type(i[2]);
     t.kind = Type::Kind::matrix;
     t.bits = element.bits;
-    t.matrix = {module_.registers[at(i[4])], module_.registers[at(i[5])], element.element_kind};
-    t.registers = t.matrix.rows * t.matrix.columns;
+    const auto scope = static_cast<spv::Scope>(module_.registers[at(i[3])]);
+    t.matrix = {module_.registers[at(i[4])], module_.registers[at(i[5])], element.element_kind,
+                scope == spv::Scope::Workgroup};
+    t.registers = t.matrix.is_of_workgroup ? 1 : t.matrix.rows * t.matrix.columns;
     t.bytes = t.registers * sizeof(uint32_t);  // in variables of a lane
+    if (scope != spv::Scope::Subgroup && scope != spv::Scope::Workgroup) {
+      refuse("The machine knows only matrices of subgroups and workgroups.");
+    }
     if (element.kind != Type::Kind::real) {
       refuse("The machine knows only matrices of floats.");
     }
@@ -244,6 +249,13 @@ class Decoder {
         std::fill_n(module_.registers.begin() + slot, type(i[1]).registers, 0);
         break;
       default:  // composites
+        if (type(i[1]).matrix.is_of_workgroup) {
+          const Matrix& matrix = type(i[1]).matrix;
+          set_constant(i[2], static_cast<uint32_t>(module_.matrices.size()));
+          module_.matrices.emplace_back(size_t{matrix.rows} * matrix.columns,
+                                        module_.registers[at(i[3])]);
+          break;
+        }
         copy_all_parts(i[1], i.subspan(3), slot, [this](Copy c) {
           std::copy_n(module_.registers.begin() + c.from, c.count,
                       module_.registers.begin() + c.to);
@@ -259,6 +271,7 @@ class Decoder {
   template <class Each>
   void copy_all_parts(uint32_t type_id, Words parts, uint32_t to, const Each& each) {
     const bool fills = type(type_id).kind == Type::Kind::matrix;
+    refuse_elements(type(type_id));
     for (uint32_t k = 0; k < (fills ? type(type_id).registers : 1); ++k) {
       copy_parts(parts, to + k, each);
     }
@@ -321,8 +334,16 @@ class Decoder {
   static uint16_t code_of(Words i) { return static_cast<uint16_t>(i[0] & 0xffff); }
   void emit(const Operation& o) { module_.operations.push_back(o); }
 
+  void refuse_elements(const Type& t) {
+    if (t.matrix.is_of_workgroup) {
+      refuse(
+          "The machine knows only loads, stores, products and constants of a workgroup's matrix.");
+    }
+  }
+
   uint32_t components(uint32_t value) {
     const Type& t = type_of(value);
+    refuse_elements(t);
     return t.kind == Type::Kind::matrix ? t.registers : t.kind == Type::Kind::vector ? t.count : 1;
   }
 
@@ -575,7 +596,7 @@ class Decoder {
         const size_t layout = loads ? 4 : 3;
         module_.matrix_accesses.push_back(
             {type(loads ? i[1] : type_ids_[i[2]]).matrix, type_of(pointer).storage, at(i[layout]),
-             at(i[layout + 1]), type(type_of(pointer).element).bytes});
+             at(i[layout + 1]), type(type_of(pointer).element).bytes, alignment_of(i, layout + 2)});
         emit(o);
         return true;
       }

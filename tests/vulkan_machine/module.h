@@ -91,16 +91,23 @@ struct Variable {
 
 enum class Element : uint8_t { f16, bf16, f32 };
 
+// A subgroup has its matrices in registers of its lanes. A matrix of a workgroup is in a table, and
+// each lane has its number in a register.
 struct Matrix {
   uint32_t rows = 0, columns = 0;
   Element element = Element::f32;
+  bool is_of_workgroup = false;
 };
+
+// The elements of a matrix by rows, as registers have them.
+using Elements = std::vector<uint32_t>;
 
 struct MatrixAccess {
   Matrix matrix;
   uint32_t storage = 0;
   uint32_t layout = 0, stride = 0;  // registers
   uint32_t unit_bytes = 0;          // of the stride
+  uint32_t alignment = 1;           // that the instruction promises
 };
 
 struct MatrixProduct {
@@ -119,9 +126,10 @@ struct Module {
   std::vector<Variable> variables;
   std::vector<MatrixAccess> matrix_accesses;
   std::vector<MatrixProduct> products;
-  uint32_t entry = 0;         // operation
-  uint32_t lane_bytes = 0;    // of Function, Private and Input variables
-  uint32_t shared_bytes = 0;  // of Workgroup variables
+  std::vector<Elements> matrices;  // constants of workgroups
+  uint32_t entry = 0;              // operation
+  uint32_t lane_bytes = 0;         // of Function, Private and Input variables
+  uint32_t shared_bytes = 0;       // of Workgroup variables
   uint32_t push_bytes = 0;
   std::array<uint32_t, 3> local = {1, 1, 1};
 };

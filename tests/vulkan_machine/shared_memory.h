@@ -18,6 +18,8 @@ struct Moment {
 
 // Lanes of operations on matrices: nobody knows which lanes of a subgroup touch which elements.
 constexpr uint32_t kMatrixLoad = ~1u, kMatrixStore = ~0u;
+// The subgroup of operations on matrices of a workgroup.
+constexpr uint32_t kAnySubgroup = ~0u;
 
 class SharedMemory {
  public:

@@ -1,7 +1,7 @@
 //! ops(f32, f16, bf16) MatMul Linear FusedMatMul
 // Matrix products: lane-shuffle kernels on software devices, shared-memory tiles on GPUs, matrix
-// units for 16-bit matrices, and a kernel for products with few rows. With few tiles, workgroups
-// divide the k.
+// units of subgroups or workgroups for 16-bit matrices, and a kernel for products with few rows.
+// With few tiles, workgroups divide the k.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -42,10 +42,11 @@ struct Choice {
 // A way to compute a product: a candidate of its node.
 struct Way {
   enum class Kind : uint8_t {
-    few_rows,  // few_rows.h; `size` columns per workgroup
-    lanes,     // matmul_lanes.comp; kLaneTiles[size]
-    tile,      // matmul_tile.comp; kTiles[size]
-    units,     // matmul_units.comp; kUnitTiles[size]
+    few_rows,   // few_rows.h; `size` columns per workgroup
+    lanes,      // matmul_lanes.comp; kLaneTiles[size]
+    tile,       // matmul_tile.comp; kTiles[size]
+    units,      // matmul_units.comp; kUnitTiles[size]
+    workgroup,  // matmul_workgroup.comp; kWorkgroupTiles[size]
   };
   Kind kind;
   uint32_t size;
@@ -76,13 +77,10 @@ const LaneTile& choose_lane_tile(const MatrixProduct& p, uint32_t lanes) {
 // Bits 0 and 1 of LAYOUT: the rows of A, of B are aligned to 16 bytes, which have `per_vector`
 // elements.
 uint32_t aligned_rows(const Product& p, int64_t per_vector) {
-  const auto fits = [&](size_t side, VkDeviceAddress address, int64_t length) {
-    const auto& strides = p.batch.strides[side];
-    return p.codes[side].empty() && address % 16 == 0 && length % per_vector == 0 &&
-           std::ranges::all_of(strides, [&](int64_t stride) { return stride % per_vector == 0; });
+  const auto fits = [&](size_t side, VkDeviceAddress address) {
+    return p.codes[side].empty() && address % 16 == 0 && has_whole_vectors(p, side, per_vector);
   };
-  return (fits(0, p.a, p.transpose_a ? p.m : p.k) ? 1u : 0u) |
-         (fits(1, p.b, p.transpose_b ? p.k : p.n) ? 2u : 0u);
+  return (fits(0, p.a) ? 1u : 0u) | (fits(1, p.b) ? 2u : 0u);
 }
 
 bool all_even(const Product& p, std::initializer_list<int64_t> lengths) {
@@ -269,28 +267,48 @@ const Tile& choose_unit_tile(const PhysicalDevice& physical, const MatrixUnit& u
   return *tile;
 }
 
+// The tile of matmul_workgroup.comp for the product. Null: subgroups multiply matrices.
+const Tile* workgroup_tile(const Launch& l, const Product& p, const std::optional<Way>& way) {
+  if (aligned_rows(p, 8) != 3) {
+    return nullptr;
+  }
+  if (way) {
+    return way->kind == Way::Kind::workgroup ? &kWorkgroupTiles[way->size] : nullptr;
+  }
+  return choose_workgroup_tile(l.physical(), l.type(), p);
+}
+
 void multiply_on_units(Launch& l, const Product& all, const std::optional<Way>& way,
                        uint32_t most_parts) {
   const Parts parts = parts_of(all.k, most_parts);
   const Product p = parts.count == 1 ? all : product_of_parts(all, l.workspace());
   const PhysicalDevice& physical = l.physical();
-  const MatrixUnit& unit = *physical.matrix_unit(l.type());
-  const uint32_t subgroup = physical.unit_subgroup();
-  const Tile* const tile = way ? &kUnitTiles[way->size] : &choose_unit_tile(physical, unit, p);
-  const Regions r = regions_of(physical, *tile, unit);
   const bool c_is_f32 = parts.count != 1 || p.is_gradient;
   const bool c_is_aligned = p.n % 4 == 0 && p.c % (c_is_f32 ? 16 : 8) == 0;
   const uint32_t layout = aligned_rows(p, 8) | (c_is_aligned ? 4u : 0u) |
                           (p.transpose_a ? 0u : 8u) | (p.transpose_b ? 16u : 0u) |
                           (c_is_f32 ? 32u : 0u) | (p.is_gradient ? 64u : 0u);
   Grid grid;
-  grid.local = r.count() * subgroup;
-  grid.subgroup = subgroup;
-  const Push push = operands(l, p, tile->rows, tile->columns, parts, &grid);
-  l.dispatch(
-      shader::matmul_units,
-      {tile->rows, tile->columns, layout, r.rows, r.columns, unit.m, unit.n, unit.k, p.follow},
-      push, grid, work_of(p, 2));
+  if (const Tile* const whole = workgroup_tile(l, p, way); whole != nullptr) {
+    grid.local = whole->local;
+    const Push push = operands(l, p, whole->rows, whole->columns, parts, &grid);
+    l.dispatch(shader::matmul_workgroup,
+               {whole->rows, whole->columns, layout, p.follow, rows_of_results(physical, *whole),
+                kWorkgroupDepth},
+               push, grid, work_of(p, 2));
+  } else {
+    const MatrixUnit& unit = *physical.matrix_unit(l.type());
+    const Tile& tile = way && way->kind == Way::Kind::units ? kUnitTiles[way->size]
+                                                            : choose_unit_tile(physical, unit, p);
+    const Regions r = regions_of(physical, tile, unit);
+    grid.subgroup = physical.unit_subgroup();
+    grid.local = r.count() * grid.subgroup;
+    const Push push = operands(l, p, tile.rows, tile.columns, parts, &grid);
+    l.dispatch(
+        shader::matmul_units,
+        {tile.rows, tile.columns, layout, p.follow, r.rows, r.columns, unit.m, unit.n, unit.k},
+        push, grid, work_of(p, 2));
+  }
   if (parts.count != 1) {
     add_parts(l, l.type(), all, l.workspace(), parts);
   }
@@ -336,6 +354,12 @@ std::vector<Way> ways_of(const PhysicalDevice& physical, const Node& node) {
     for (uint32_t i = 0; i < std::size(kUnitTiles); ++i) {
       if (fits(physical, kUnitTiles[i], *physical.matrix_unit(node.type))) {
         add_ways(Way::Kind::units, i, kUnitTiles[i]);
+      }
+    }
+    for (uint32_t i = 0; i < std::size(kWorkgroupTiles); ++i) {
+      const Tile& tile = kWorkgroupTiles[i];
+      if (fits_workgroup(physical, tile, node.type) && has_whole_tiles(tile, p)) {
+        add_ways(Way::Kind::workgroup, i, tile);
       }
     }
   }
@@ -391,6 +415,9 @@ uint32_t parts_in_f32(const PhysicalDevice& physical, const Node& node, const Ma
 }
 
 bool is(const std::optional<Way>& way, Way::Kind kind) { return !way || way->kind == kind; }
+bool is_on_units(const std::optional<Way>& way) {
+  return is(way, Way::Kind::units) || is(way, Way::Kind::workgroup);
+}
 
 // Offsets in quantized operands have 32 bits.
 const char* refusal(const NodeView& v) {
@@ -462,7 +489,7 @@ void product(Launch& l) {
           p.c;  // empty operands may be at the end of a buffer; the result of their loads is unused
     }
   };
-  if (is(way, Way::Kind::units) && runs_on_units(l.physical(), l.record())) {
+  if (is_on_units(way) && runs_on_units(l.physical(), l.record())) {
     set(l);
     multiply_on_units(l, p, way, parts_on_units(l.physical(), l.record(), p, way));
     return;
@@ -491,7 +518,7 @@ uint64_t workspace(const NodeView& v) {
   if (is(way, Way::Kind::few_rows) && has_few_rows(v.physical, v.query, p)) {
     return 0;
   }
-  if (is(way, Way::Kind::units) && runs_on_units(v.physical, v.query)) {
+  if (is_on_units(way) && runs_on_units(v.physical, v.query)) {
     return parts_bytes(p, parts_on_units(v.physical, v.query, p, way));
   }
   return Wide::bytes(v) + parts_bytes(p, parts_in_f32(v.physical, v.query, p, way));
