@@ -413,18 +413,53 @@ TEST(VulkanProfiles, ARecordingIsCutAgainOnceItsDeviceIsKnownToBeFast) {
   const auto device = must(open_fake());
   const Chain chain(*device, 20);
   const auto recording = chain.record(*device);
-  const auto submissions = [&] {
-    const uint64_t before = fake::driver().submitted;
+  const auto run_once = [&] {
+    fake::driver().run = {};
     EXPECT_OK(run(*device, *recording));
-    return fake::driver().submitted - before;
+    return fake::driver().run;
   };
   fake::driver().slowness = 90;  // about the estimate
-  const uint64_t cut = submissions();
+  const uint64_t cut = run_once().submissions;
   EXPECT_GT(cut, 3u);
-  EXPECT_EQ(submissions(), cut);
+  EXPECT_EQ(run_once().submissions, cut);
   fake::driver().slowness = 1;
-  EXPECT_EQ(submissions(), cut) << "measures";
-  EXPECT_EQ(submissions(), 1u);
+  EXPECT_EQ(run_once().submissions, cut) << "measures";
+  const fake::Run whole = run_once();
+  EXPECT_EQ(whole.submissions, 1u);
+  EXPECT_EQ(whole.buffers, 1u + 2u) << "two have timestamps";
+}
+
+// Each recording takes 43 of at most 100 ms.
+TEST(VulkanProfiles, RecordingsAreSubmittedTogetherWithinTheLimit) {
+  fake::reset(named("Apple M1, MoltenVK"));
+  const auto device = must(open_fake());
+  const Chain chain(*device, 2);
+  std::vector<std::unique_ptr<device::Recording>> recordings;
+  std::vector<device::Recording*> all;
+  for (int i = 0; i < 5; ++i) {
+    recordings.push_back(chain.record(*device));
+    all.push_back(recordings.back().get());
+  }
+  fake::driver().run = {};
+  EXPECT_OK(device->submit(all));
+  EXPECT_EQ(fake::driver().run.submissions, 3u);
+}
+
+// A measured submission has two more command buffers.
+TEST(VulkanProfiles, AfterTheFirstSubmissionsFewAreMeasured) {
+  fake::reset(named("GeForce RTX 4070"));
+  const auto device = must(open_fake());
+  const Chain chain(*device, 1);
+  const auto recording = chain.record(*device);
+  const auto buffers_of_16 = [&] {
+    fake::driver().run = {};
+    for (int i = 0; i < 16; ++i) {
+      EXPECT_OK(run(*device, *recording));
+    }
+    return fake::driver().run.buffers;
+  };
+  EXPECT_EQ(buffers_of_16(), 16u * 3);
+  EXPECT_EQ(buffers_of_16(), 16u + 2);
 }
 
 TEST(VulkanProfiles, ARecordingIsNotSubmittedWhileItRuns) {
@@ -479,12 +514,14 @@ device::Record& add_square(device::Program& program, Op op, uint32_t level, uint
 }
 
 // Records a program of this arena of 8 MiB. Returns what the driver was asked to record.
-std::vector<std::string> recorded(const device::Program& program) {
-  fake::reset(named("GeForce RTX 4070"));
+std::vector<std::string> recorded(const device::Program& program,
+                                  std::string_view profile = "GeForce RTX 4070",
+                                  device::MemoryKind kind = device::MemoryKind::device) {
+  fake::reset(named(profile));
   const auto device = must(open_fake());
   std::vector<device::Buffer> buffers;
   for (const uint64_t bytes : {uint64_t{8} << 20, uint64_t{64}, uint64_t{64}}) {
-    buffers.push_back(must(device->allocate(bytes, device::MemoryKind::device)));
+    buffers.push_back(must(device->allocate(bytes, kind)));
   }
   const auto recording = must(device->record(program, buffers));
   EXPECT_EQ(fake::driver().faults, std::vector<std::string>());
@@ -542,6 +579,32 @@ TEST(VulkanProfiles, RecordsOfALevelShareTheBarriersOfTheirKernels) {
                                              "dispatch",
                                              "compute+transfer>host"};
   EXPECT_EQ(recorded(program), expected);
+}
+
+// A device without small storage accesses copies whole words, so such copies run one by one even if
+// their records are independent.
+TEST(VulkanProfiles, CopiesOfPartsOfAWordWaitForEachOther) {
+  device::Program program;
+  program.slots = device::kFirstStorageSlot;
+  for (const uint64_t i : {0, 1}) {
+    device::Record& r = add_square(program, Op::Copy, 0, 0, 2 + i);
+    r.type = r.inputs[0].dtype = r.outputs[0].dtype = DType::f16;
+    r.inputs[0].shape = r.outputs[0].shape = Shape{3};
+  }
+  const std::vector<std::string> expected = {"compute+transfer>transfer", "copy",
+                                             "transfer>transfer", "copy", "compute+transfer>host"};
+  EXPECT_EQ(recorded(program, "GeForce GTX without 16-bit storage"), expected);
+}
+
+// The inputs are copied to the twin before the kernels run, and their results back after them.
+TEST(VulkanProfiles, CopiesOfTwinsWaitForTheKernels) {
+  device::Program program;
+  program.slots = device::kFirstStorageSlot;
+  add_square(program, Op::Relu, 0, 0, 1);
+  const std::vector<std::string> expected = {
+      "compute+transfer>transfer", "copy", "copy", "compute+transfer>compute", "dispatch",
+      "compute+transfer>transfer", "copy", "copy", "compute+transfer>host"};
+  EXPECT_EQ(recorded(program, "GeForce RTX 4070", device::MemoryKind::io), expected);
 }
 
 // Runs twice, and returns what the second run asked the driver for.
