@@ -109,18 +109,28 @@ vec4 weighed_4(A weight, vec4 value) {
   return MASK != 0 && is_zero(weight) ? vec4(0) : weight * value;
 }
 
-// results += weights times columns.
-#define ADD_RESULTS(results, LOAD_COLUMN)                                       \
-  FOR_GROUPS(g) {                                                               \
+// results += weights times columns, for one of at most four groups.
+#define ADD_GROUP(g, results, LOAD_COLUMN)                                      \
+  if ((g) < GROUPS) {                                                           \
     barrier();                                                                  \
-    STAGE(0, COLUMNS, WIDE, WIDE, 64 * g, LOAD_COLUMN)                          \
+    STAGE(0, COLUMNS, WIDE, WIDE, 64 * (g), LOAD_COLUMN)                        \
     barrier();                                                                  \
     [[dont_unroll]] for (uint c = 0; c < COLUMNS / 4; ++c) {                  \
       vec4 weight[THREAD_ROWS];                                                 \
       FOR_ROWS(i) { weight[i] = weights[ROW(i) * (COLUMNS / 4 + 1) + c]; }      \
       [[unroll]] for (uint k = 0; k < 4; ++k) {                                 \
         const vec4 value = staged[(4 * c + k) * WIDE + X];                      \
-        FOR_ROWS(i) { results[i * GROUPS + g] += weighed_4(weight[i][k], value); } \
+        FOR_ROWS(i) {                                                           \
+          results[i * GROUPS + min((g), GROUPS - 1)] += weighed_4(weight[i][k], value); \
+        }                                                                       \
       }                                                                         \
     }                                                                           \
   }
+
+// Drivers do not unroll a loop over groups, because it would have a loop inside. With a variable
+// group, results would not stay in registers.
+#define ADD_RESULTS(results, LOAD_COLUMN) \
+  ADD_GROUP(0, results, LOAD_COLUMN)      \
+  ADD_GROUP(1, results, LOAD_COLUMN)      \
+  ADD_GROUP(2, results, LOAD_COLUMN)      \
+  ADD_GROUP(3, results, LOAD_COLUMN)
