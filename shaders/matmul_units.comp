@@ -45,38 +45,62 @@ const uint SHARED = TILE_A + TILE_B > ALL_RESULTS ? TILE_A + TILE_B : ALL_RESULT
 
 shared uvec4 tiles[SHARED];
 
-// Eight elements of the line place.x, from element place.y on; 0 outside of the matrix. `size` is
-// the number of lines and their length.
-uvec4 load_8(Elements from, bool is_aligned, uint first, uvec2 place, uvec2 size) {
+// A matrix as lines of `width` elements, and the line or the element at which the tile begins; the
+// other one is the k. The matrix begins at element `first`.
+struct Operand {
+  uint first;
+  uint lines;
+  uint width;
+  uint begin;
+};
+
+// The e-th vector of an invocation is `line` lines and `element` elements behind the begin of the
+// tile. A line of the tile has LINE vectors.
+#define PLACE(e, LINE)                                            \
+  const uint at = gl_LocalInvocationID.x + e * gl_WorkGroupSize.x; \
+  const uint line = at / LINE, element = at % LINE * 8;
+
+// The place of an aligned vector at k = 0. Outside of the matrix, the last one: its products belong
+// to results that are not stored.
+uint first_vector(Operand o, bool along_k, uint line, uint element) {
+  return along_k ? (o.first + min(o.begin + line, o.lines - 1) * o.width) / 8
+                 : (o.first + min(o.begin + element, o.width - 8)) / 8;
+}
+
+// Eight elements of a line that is not aligned; 0 outside of the matrix.
+uvec4 load_8(Elements from, Operand o, uint line, uint element) {
   uvec4 words = uvec4(0);
-  const uint start = first + place.x * size.y + place.y;
-  if (is_aligned) {
-    if (all(lessThan(place, size))) {
-      words = Vectors(from).v[start / 8];
-    }
-  } else {
-    [[unroll]] for (uint c = 0; c < 8; ++c) {
-      if (place.x < size.x && place.y + c < size.y) {
-        words[c / 2] |= uint(from.v[start + c]) << c % 2 * 16;
-      }
+  const uint start = o.first + line * o.width + element;
+  [[unroll]] for (uint c = 0; c < 8; ++c) {
+    if (line < o.lines && element + c < o.width) {
+      words[c / 2] |= uint(from.v[start + c]) << c % 2 * 16;
     }
   }
   return words;
 }
 
-// The loads of an invocation for a tile whose first element is at `origin`.
-#define LOAD_TILE(next, from, bit, first, origin, size, LOADS, LINE)                              \
-  [[unroll]] for (uint e = 0; e < LOADS; ++e) {                                                   \
-    const uint at = gl_LocalInvocationID.x + e * gl_WorkGroupSize.x;                              \
-    const uvec2 in_tile = uvec2(at / LINE, at % LINE * 8);                                        \
-    next[e] = load_8(Elements(from), (LAYOUT & bit) != 0, first, origin + in_tile, size);       \
+// The loads of an invocation for the tile that begins at k0. AMD's open driver waits at once for a
+// load under a condition. So aligned vectors are always loaded, and STORE_TILE replaces those
+// behind the last k by 0.
+#define LOAD_TILE(next, from, o, vectors, k0, bit, ALONG_K, LOADS, LINE)                 \
+  [[unroll]] for (uint e = 0; e < LOADS; ++e) {                                          \
+    PLACE(e, LINE)                                                                       \
+    const uint k = (k0) + (ALONG_K ? element : line);                                    \
+    if ((LAYOUT & bit) != 0) {                                                           \
+      const uint behind = ALONG_K ? k / 8 : k * (o.width / 8);                           \
+      next[e] = Vectors(from).v[vectors[e] + (k < p.k ? behind : 0)];                    \
+    } else {                                                                             \
+      next[e] = ALONG_K ? load_8(Elements(from), o, o.begin + line, k)                   \
+                        : load_8(Elements(from), o, k, o.begin + element);               \
+    }                                                                                    \
   }
-#define STORE_TILE(next, start, LOADS, LINES, LINE)                                               \
-  [[unroll]] for (uint e = 0; e < LOADS; ++e) {                                                   \
-    const uint at = gl_LocalInvocationID.x + e * gl_WorkGroupSize.x;                              \
-    if (LINES * LINE % gl_WorkGroupSize.x == 0 || at < LINES * LINE) {                            \
-      tiles[(start) + at / LINE * (LINE + 1) + at % LINE] = next[e];                              \
-    }                                                                                             \
+#define STORE_TILE(next, start, k0, bit, ALONG_K, LOADS, LINES, LINE)                    \
+  [[unroll]] for (uint e = 0; e < LOADS; ++e) {                                          \
+    PLACE(e, LINE)                                                                       \
+    const bool has_k = (LAYOUT & bit) == 0 || (k0) + (ALONG_K ? element : line) < p.k;   \
+    if (LINES * LINE % gl_WorkGroupSize.x == 0 || at < LINES * LINE) {                   \
+      tiles[(start) + line * (LINE + 1) + at % LINE] = has_k ? next[e] : uvec4(0);       \
+    }                                                                                    \
   }
 
 void main() {
@@ -92,57 +116,62 @@ void main() {
   const BatchOffsets o = batch_offsets(z);
   const uint first_k = o.part * p.part;
   const uint end_k = min(first_k + p.part, p.k);
-  const uvec2 size_a = A_ALONG_K ? uvec2(p.m, p.k) : uvec2(p.k, p.m);  // lines, their length
-  const uvec2 size_b = B_ALONG_K ? uvec2(p.n, p.k) : uvec2(p.k, p.n);
+  const Operand from_a = Operand(o.a, A_ALONG_K ? p.m : p.k, A_ALONG_K ? p.k : p.m, m0);
+  const Operand from_b = Operand(o.b, B_ALONG_K ? p.n : p.k, B_ALONG_K ? p.k : p.n, n0);
   const uint region_m = gl_SubgroupID % GROUPS_M * REGION_M;
   const uint region_n = gl_SubgroupID / GROUPS_M * REGION_N;
   uvec4 next_a[LOADS_A];
   uvec4 next_b[LOADS_B];
+  uint vectors_a[LOADS_A];
+  uint vectors_b[LOADS_B];
+  [[unroll]] for (uint e = 0; e < LOADS_A; ++e) {
+    PLACE(e, LINE_A)
+    vectors_a[e] = first_vector(from_a, A_ALONG_K, line, element);
+  }
+  [[unroll]] for (uint e = 0; e < LOADS_B; ++e) {
+    PLACE(e, LINE_B)
+    vectors_b[e] = first_vector(from_b, B_ALONG_K, line, element);
+  }
   fcoopmatNV<32, gl_ScopeSubgroup, UNIT_M, UNIT_N> sums[COUNT_M][COUNT_N];
   [[unroll]] for (uint i = 0; i < COUNT_M; ++i) {
     [[unroll]] for (uint j = 0; j < COUNT_N; ++j) {
       sums[i][j] = fcoopmatNV<32, gl_ScopeSubgroup, UNIT_M, UNIT_N>(0.0);
     }
   }
-  for (uint k0 = first_k; k0 < end_k + TK; k0 += TK) {
-    if (k0 < end_k) {
-      const uvec2 at_a = A_ALONG_K ? uvec2(m0, k0) : uvec2(k0, m0);
-      const uvec2 at_b = B_ALONG_K ? uvec2(n0, k0) : uvec2(k0, n0);
-      LOAD_TILE(next_a, p.a, 1, o.a, at_a, size_a, LOADS_A, LINE_A)
-      LOAD_TILE(next_b, p.b, 2, o.b, at_b, size_b, LOADS_B, LINE_B)
-    }
-    if (k0 > first_k) {
-      [[unroll]] for (uint k = 0; k < TK; k += UNIT_K) {
-        fcoopmatNV<16, gl_ScopeSubgroup, UNIT_M, UNIT_K> a[COUNT_M];
-        [[unroll]] for (uint i = 0; i < COUNT_M; ++i) {
-          const uint m = region_m + i * UNIT_M;
-          if (A_ALONG_K) {
-            coopMatLoadNV(a[i], tiles, m * STRIDE_A + k / 8, STRIDE_A, false);
-          } else {
-            coopMatLoadNV(a[i], tiles, k * STRIDE_A + m / 8, STRIDE_A, true);
-          }
-        }
-        [[unroll]] for (uint j = 0; j < COUNT_N; ++j) {
-          const uint n = region_n + j * UNIT_N;
-          fcoopmatNV<16, gl_ScopeSubgroup, UNIT_K, UNIT_N> b;
-          if (B_ALONG_K) {
-            coopMatLoadNV(b, tiles, TILE_A + n * STRIDE_B + k / 8, STRIDE_B, true);
-          } else {
-            coopMatLoadNV(b, tiles, TILE_A + k * STRIDE_B + n / 8, STRIDE_B, false);
-          }
-          [[unroll]] for (uint i = 0; i < COUNT_M; ++i) {
-            sums[i][j] = coopMatMulAddNV(a[i], b, sums[i][j]);
-          }
+  LOAD_TILE(next_a, p.a, from_a, vectors_a, first_k, 1, A_ALONG_K, LOADS_A, LINE_A)
+  LOAD_TILE(next_b, p.b, from_b, vectors_b, first_k, 2, B_ALONG_K, LOADS_B, LINE_B)
+  for (uint k0 = first_k; k0 < end_k; k0 += TK) {
+    barrier();
+    STORE_TILE(next_a, 0, k0, 1, A_ALONG_K, LOADS_A, LINES_A, LINE_A)
+    STORE_TILE(next_b, TILE_A, k0, 2, B_ALONG_K, LOADS_B, LINES_B, LINE_B)
+    barrier();
+    LOAD_TILE(next_a, p.a, from_a, vectors_a, k0 + TK, 1, A_ALONG_K, LOADS_A, LINE_A)
+    LOAD_TILE(next_b, p.b, from_b, vectors_b, k0 + TK, 2, B_ALONG_K, LOADS_B, LINE_B)
+    [[unroll]] for (uint k = 0; k < TK; k += UNIT_K) {
+      fcoopmatNV<16, gl_ScopeSubgroup, UNIT_M, UNIT_K> a[COUNT_M];
+      [[unroll]] for (uint i = 0; i < COUNT_M; ++i) {
+        const uint m = region_m + i * UNIT_M;
+        if (A_ALONG_K) {
+          coopMatLoadNV(a[i], tiles, m * STRIDE_A + k / 8, STRIDE_A, false);
+        } else {
+          coopMatLoadNV(a[i], tiles, k * STRIDE_A + m / 8, STRIDE_A, true);
         }
       }
-      barrier();
-    }
-    if (k0 < end_k) {
-      STORE_TILE(next_a, 0, LOADS_A, LINES_A, LINE_A)
-      STORE_TILE(next_b, TILE_A, LOADS_B, LINES_B, LINE_B)
-      barrier();
+      [[unroll]] for (uint j = 0; j < COUNT_N; ++j) {
+        const uint n = region_n + j * UNIT_N;
+        fcoopmatNV<16, gl_ScopeSubgroup, UNIT_K, UNIT_N> b;
+        if (B_ALONG_K) {
+          coopMatLoadNV(b, tiles, TILE_A + n * STRIDE_B + k / 8, STRIDE_B, true);
+        } else {
+          coopMatLoadNV(b, tiles, TILE_A + k * STRIDE_B + n / 8, STRIDE_B, false);
+        }
+        [[unroll]] for (uint i = 0; i < COUNT_M; ++i) {
+          sums[i][j] = coopMatMulAddNV(a[i], b, sums[i][j]);
+        }
+      }
     }
   }
+  barrier();
   const bool adds = IS_GRADIENT && adds_to_gradient(p.step, p.is_first);
   // Only the driver knows which invocation holds an element of a matrix.
   const uint own = gl_SubgroupID * RESULTS;

@@ -10,6 +10,9 @@ workgroup has at most 128 invocations and 16 KiB of shared memory, as on every V
 Registers, shared memory and instructions of a shader may not grow by more than a tenth over the
 numbers in statistics.json. It has one GPU per compiler, with the version of the driver.
 
+matmul_units loads the next tiles while it multiplies. So it may not wait for these loads before its
+matrix instructions.
+
     compile_test.py PROGRAM            fewer cases, for every push
     compile_test.py PROGRAM --all      all cases; statistics.json must have these shaders
     compile_test.py PROGRAM --update   writes statistics.json
@@ -20,6 +23,7 @@ import glob
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -85,6 +89,34 @@ def too_large(pipeline):
     return f"plain variant, {pipeline['shader']}: {invocations} invocations, {shared} bytes of shared memory"
 
 
+LOAD = "global_load_b128"
+# These wait until at most so many loads are on their way.
+WAITS = [(re.compile(r"vmcnt\((\d+)\)"), 10, 0), (re.compile(r"s_wait_loadcnt 0x([0-9a-f]+)"), 16, 0),
+         (re.compile(r"s_wait_loadcnt_dscnt 0x([0-9a-f]+)"), 16, 8)]
+DEPTH, VECTOR = 32, 8  # of the tiles of matmul_units.comp, and of its loads, in elements
+ALIGNED = 3            # bits of its constant LAYOUT
+
+
+def waits_early(pipeline):
+    """Returns the sentence that fewer loads than those of the next tiles are on their way when the
+    pipeline begins to multiply, or None.
+    """
+    lines = pipeline["code"].splitlines() if "code" in pipeline else []
+    first = next((i for i, line in enumerate(lines) if "v_wmma" in line), 0)
+    if first == 0 or pipeline["constants"][3] & ALIGNED != ALIGNED:
+        return None
+    loading = 0
+    for line in lines[:first]:
+        loading += LOAD in line
+        for pattern, base, shift in WAITS:
+            if found := pattern.search(line):
+                loading = min(loading, int(found[1], base) >> shift)
+    invocations, *sides = pipeline["constants"][:3]
+    wanted = sum(max(side * DEPTH // VECTOR // invocations, 1) for side in sides)
+    return None if loading >= wanted else (f"{pipeline['shader']} with constants {pipeline['constants']}: {loading} of {wanted} "
+                                           "loads are on their way when it multiplies")
+
+
 def largest(pipelines):
     """Returns {shader: [most registers, bytes of shared memory, instructions]}."""
     rows = {}
@@ -132,7 +164,9 @@ def main():
         if args.all or gpu in COUNTED:
             more = statistics(args.program, environment, ["*" if args.all else "Attention*"])[1]
         large = {**environment, "BOWLINE_VULKAN_VARIANT": "large_tiles"}
-        more += statistics(args.program, large, ["MatMul", "quick"])[1]
+        products = statistics(args.program, large, ["MatMul", "quick", "code"])[1]
+        problems += [f"{gpu}: {p}" for p in sorted({waits_early(p) for p in products} - {None})]
+        more += products
         problems += [f"{gpu}: {p}" for p in sorted({spilled(p) for p in pipelines + more} - {None})]
         if gpu == next(iter(gpus)):
             plain = statistics(args.program, {**environment, "BOWLINE_VULKAN_VARIANT": "plain"}, ["*", "quick"])[1]

@@ -1,13 +1,18 @@
 // Compiles every pipeline that the launchers choose for the operator cases, and prints what the
 // driver says about each, one JSON object per line:
 //
-//   shader_statistics FILTER [quick]
+//   shader_statistics FILTER [quick] [code]
+//
+// With `code`, the instructions of the GPU are part of it, if the driver shows them.
 //
 // Nothing runs. So a driver without hardware is enough, such as Mesa's RADV with RADV_FORCE_FAMILY.
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <span>
+#include <string_view>
 
 #include "conformance/suite.h"
 #include "packed_shaders.h"
@@ -35,7 +40,8 @@ VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache, uint32_t 
                                      const VkComputePipelineCreateInfo* infos,
                                      const VkAllocationCallbacks* callbacks, VkPipeline* out) {
   VkComputePipelineCreateInfo info = *infos;
-  info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
+  info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR |
+                VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
   // Without the cache, which may hold pipelines without statistics.
   return real_create_pipelines(device, VK_NULL_HANDLE, count, &info, callbacks, out);
 }
@@ -83,7 +89,34 @@ double value_of(const VkPipelineExecutableStatisticKHR& s) {
   }
 }
 
-void print(const Device& device, const PipelineKey& key, VkPipeline pipeline) {
+// As a JSON member.
+void print_code(const Device& device, const VkPipelineExecutableInfoKHR& info) {
+  static const auto representations =
+      reinterpret_cast<PFN_vkGetPipelineExecutableInternalRepresentationsKHR>(
+          real_function(device.handle(), "vkGetPipelineExecutableInternalRepresentationsKHR"));
+  uint32_t count = 0;
+  representations(device.handle(), &info, &count, nullptr);
+  std::vector<VkPipelineExecutableInternalRepresentationKHR> all(
+      count, typed<VkPipelineExecutableInternalRepresentationKHR>(
+                 VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR));
+  representations(device.handle(), &info, &count, all.data());
+  std::vector<std::string> texts;
+  for (VkPipelineExecutableInternalRepresentationKHR& r : all) {
+    r.pData = texts.emplace_back(r.dataSize, '\0').data();
+  }
+  representations(device.handle(), &info, &count, all.data());
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (std::string_view(all[i].name) == "Assembly") {
+      std::printf(", \"code\": \"");
+      for (const char c : std::string_view(texts[i].c_str())) {
+        c == '\n' ? std::printf("\\n") : std::printf("%c", c == '\t' ? ' ' : c);
+      }
+      std::printf("\"");
+    }
+  }
+}
+
+void print(const Device& device, const PipelineKey& key, VkPipeline pipeline, bool code) {
   static const auto executables = reinterpret_cast<PFN_vkGetPipelineExecutablePropertiesKHR>(
       real_function(device.handle(), "vkGetPipelineExecutablePropertiesKHR"));
   static const auto statistics = reinterpret_cast<PFN_vkGetPipelineExecutableStatisticsKHR>(
@@ -110,6 +143,9 @@ void print(const Device& device, const PipelineKey& key, VkPipeline pipeline) {
     for (const VkPipelineExecutableStatisticKHR& s : all) {
       std::printf(", \"%s\": %.0f", s.name, value_of(s));
     }
+    if (code) {
+      print_code(device, info);
+    }
   }
   std::printf("}\n");
 }
@@ -118,8 +154,8 @@ void print(const Device& device, const PipelineKey& key, VkPipeline pipeline) {
 // host.
 class Compiler final : public device::Device {
  public:
-  Compiler(vulkan::Device& device, Pipelines& pipelines)
-      : device_(&device), pipelines_(&pipelines) {}
+  Compiler(vulkan::Device& device, Pipelines& pipelines, bool prints_code)
+      : device_(&device), pipelines_(&pipelines), prints_code_(prints_code) {}
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
   device::NodeAnswer query(const device::NodeQuery& query) const override {
@@ -169,7 +205,7 @@ class Compiler final : public device::Device {
         VkPipeline pipeline = VK_NULL_HANDLE;
         BOWLINE_REQUIRE(pipelines_->get(command.key, &pipeline) == VK_SUCCESS,
                         "The driver does not compile {}.", kPackedShaders[command.key.shader].name);
-        print(*device_, command.key, pipeline);
+        print(*device_, command.key, pipeline, prints_code_);
       }
     }
     return std::make_unique<device::Recording>();
@@ -183,13 +219,14 @@ class Compiler final : public device::Device {
  private:
   vulkan::Device* device_;
   Pipelines* pipelines_;
+  bool prints_code_;
   device::Capabilities capabilities_;
   std::map<uint64_t, Buffer> buffers_;
   uint64_t next_ = 1;
   std::set<PipelineKey> known_;
 };
 
-int run(const std::string& filter, bool quick) {
+int run(const std::string& filter, bool quick, bool code) {
   Loader loader;
   const char* reason = loader.open();
   std::vector<PhysicalDevice> devices =
@@ -217,7 +254,7 @@ int run(const std::string& filter, bool quick) {
   DeviceInfo info;
   info.name = "vulkan:0";
   const auto open = std::make_shared<device::OpenDevice>(
-      std::move(info), std::make_unique<Compiler>(device, pipelines), 0);
+      std::move(info), std::make_unique<Compiler>(device, pipelines, code), 0);
   conformance::Options options;
   options.filter = filter;
   options.quick = quick;
@@ -230,5 +267,7 @@ int run(const std::string& filter, bool quick) {
 }  // namespace bowline::detail::vulkan
 
 int main(int count, char** arguments) {
-  return bowline::detail::vulkan::run(count > 1 ? arguments[1] : "*", count > 2);
+  const std::span<char*> all(arguments, static_cast<size_t>(count));
+  const auto has = [&](std::string_view word) { return std::ranges::find(all, word) != all.end(); };
+  return bowline::detail::vulkan::run(count > 1 ? arguments[1] : "*", has("quick"), has("code"));
 }

@@ -79,9 +79,18 @@ constexpr KernelRate kRates[] = {
     {"attention decode", Unit::f32, 0.1, ""},
     {"attention_grad queries", Unit::f32, 0.6, ""},
     {"attention_grad keys", Unit::f32, 0.6, ""},
-    // Shaders. No tool counts the instructions of their loops, so all shares are assumptions.
-    // Loads and stores of shared memory take issue slots: 1 per 4 matrices, or per 8 multiply-adds.
-    shader_rate("matmul_units", Unit::matrix, 0.4),
+    // Shaders. No GPU has run them for this table.
+    // Modelled from the machine code of the largest tile, which Mesa 26.1 makes for GFX11. In 32
+    // steps of k, a subgroup has 16 matrix instructions of 32 cycles each, because a compute unit
+    // of two SIMDs computes 512 operations per cycle. At most 86 other vector instructions take 104
+    // cycles of the same SIMD: 0.83. The two SIMDs then use their shared memory in at most 416 of
+    // 616 cycles. The loads of the next tiles are on their way for at least eight matrix
+    // instructions, and a SIMD has registers for eight subgroups. The start of a tile and its
+    // results take 1,290 instructions, which leaves 0.77 where k is 768. With 0.85 of that: 0.65.
+    // The smaller tiles, for products with few of them, would reach 0.58 and 0.4.
+    shader_rate("matmul_units", Unit::matrix, 0.65),
+    // No tool counts the instructions of the other loops, so their shares are assumptions.
+    // Loads and stores of shared memory take an issue slot per 8 multiply-adds.
     shader_rate("matmul_tile", Unit::f32, 0.5),
     // Widening 16-bit weights takes as many instructions as multiplying them.
     shader_rate("matvec", Unit::f32, 0.25),
