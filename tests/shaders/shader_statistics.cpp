@@ -28,6 +28,7 @@ namespace {
 PFN_vkGetDeviceProcAddr real_function = nullptr;
 PFN_vkCreateDevice real_create_device = nullptr;
 PFN_vkCreateComputePipelines real_create_pipelines = nullptr;
+bool prints_code = false;  // some drivers end the process if they should show their code
 
 VkResult VKAPI_CALL create_semaphore(VkDevice, const VkSemaphoreCreateInfo*,
                                      const VkAllocationCallbacks*, VkSemaphore* semaphore) {
@@ -40,8 +41,10 @@ VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache, uint32_t 
                                      const VkComputePipelineCreateInfo* infos,
                                      const VkAllocationCallbacks* callbacks, VkPipeline* out) {
   VkComputePipelineCreateInfo info = *infos;
-  info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR |
-                VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
+  info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
+  if (prints_code) {
+    info.flags |= VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
+  }
   // Without the cache, which may hold pipelines without statistics.
   return real_create_pipelines(device, VK_NULL_HANDLE, count, &info, callbacks, out);
 }
@@ -116,7 +119,7 @@ void print_code(const Device& device, const VkPipelineExecutableInfoKHR& info) {
   }
 }
 
-void print(const Device& device, const PipelineKey& key, VkPipeline pipeline, bool code) {
+void print(const Device& device, const PipelineKey& key, VkPipeline pipeline) {
   static const auto executables = reinterpret_cast<PFN_vkGetPipelineExecutablePropertiesKHR>(
       real_function(device.handle(), "vkGetPipelineExecutablePropertiesKHR"));
   static const auto statistics = reinterpret_cast<PFN_vkGetPipelineExecutableStatisticsKHR>(
@@ -143,7 +146,7 @@ void print(const Device& device, const PipelineKey& key, VkPipeline pipeline, bo
     for (const VkPipelineExecutableStatisticKHR& s : all) {
       std::printf(", \"%s\": %.0f", s.name, value_of(s));
     }
-    if (code) {
+    if (prints_code) {
       print_code(device, info);
     }
   }
@@ -154,8 +157,8 @@ void print(const Device& device, const PipelineKey& key, VkPipeline pipeline, bo
 // host.
 class Compiler final : public device::Device {
  public:
-  Compiler(vulkan::Device& device, Pipelines& pipelines, bool prints_code)
-      : device_(&device), pipelines_(&pipelines), prints_code_(prints_code) {}
+  Compiler(vulkan::Device& device, Pipelines& pipelines)
+      : device_(&device), pipelines_(&pipelines) {}
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
   device::NodeAnswer query(const device::NodeQuery& query) const override {
@@ -205,7 +208,7 @@ class Compiler final : public device::Device {
         VkPipeline pipeline = VK_NULL_HANDLE;
         BOWLINE_REQUIRE(pipelines_->get(command.key, &pipeline) == VK_SUCCESS,
                         "The driver does not compile {}.", kPackedShaders[command.key.shader].name);
-        print(*device_, command.key, pipeline, prints_code_);
+        print(*device_, command.key, pipeline);
       }
     }
     return std::make_unique<device::Recording>();
@@ -219,14 +222,13 @@ class Compiler final : public device::Device {
  private:
   vulkan::Device* device_;
   Pipelines* pipelines_;
-  bool prints_code_;
   device::Capabilities capabilities_;
   std::map<uint64_t, Buffer> buffers_;
   uint64_t next_ = 1;
   std::set<PipelineKey> known_;
 };
 
-int run(const std::string& filter, bool quick, bool code) {
+int run(const std::string& filter, bool quick) {
   Loader loader;
   const char* reason = loader.open();
   std::vector<PhysicalDevice> devices =
@@ -254,7 +256,7 @@ int run(const std::string& filter, bool quick, bool code) {
   DeviceInfo info;
   info.name = "vulkan:0";
   const auto open = std::make_shared<device::OpenDevice>(
-      std::move(info), std::make_unique<Compiler>(device, pipelines, code), 0);
+      std::move(info), std::make_unique<Compiler>(device, pipelines), 0);
   conformance::Options options;
   options.filter = filter;
   options.quick = quick;
@@ -269,5 +271,6 @@ int run(const std::string& filter, bool quick, bool code) {
 int main(int count, char** arguments) {
   const std::span<char*> all(arguments, static_cast<size_t>(count));
   const auto has = [&](std::string_view word) { return std::ranges::find(all, word) != all.end(); };
-  return bowline::detail::vulkan::run(count > 1 ? arguments[1] : "*", has("quick"), has("code"));
+  bowline::detail::vulkan::prints_code = has("code");
+  return bowline::detail::vulkan::run(count > 1 ? arguments[1] : "*", has("quick"));
 }
