@@ -562,7 +562,8 @@ void add_workgroup_matrices() {
   for (const Component type : {Component::f16, Component::bf16}) {
     for (const uint32_t invocations : {128u, kMostMatrixInvocations}) {
       auto matrices = typed<FlexibleMatrixProperties>(kFlexibleMatrixType);
-      matrices.m = matrices.n = 32;
+      matrices.m = 32;
+      matrices.n = invocations == kMostMatrixInvocations ? 32 : 16;
       matrices.k = 16;
       matrices.a = matrices.b = type;
       matrices.c = matrices.result = Component::f32;

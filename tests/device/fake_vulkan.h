@@ -61,7 +61,8 @@ constexpr uint32_t kReservedSharedBytes = 8192;
 
 Driver& driver();
 void reset(const profiles::Profile& profile);
-// The driver has VK_NV_cooperative_matrix2, for f16 and bf16 and workgroups of 128 and 256.
+// The driver has VK_NV_cooperative_matrix2 for f16 and bf16, and workgroups of 128 and 256, with
+// the sizes of NVIDIA's driver: ggml-org/llama.cpp#16086.
 void add_workgroup_matrices();
 // For Loader and OpenVulkan::open().
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_proc(VkInstance instance, const char* name);

@@ -174,6 +174,7 @@ TEST(VulkanProfiles, WorkgroupsMultiplyMatricesWhereTheDriverListsThem) {
   for (const OfWorkgroups& c :
        {OfWorkgroups{"", [](fake::Driver&) {}, 1032, true},
         {"no extension", [](fake::Driver& d) { d.flexible_matrices.clear(); }, 1032, false},
+        // As RADV and lavapipe of Mesa 26.1.
         {"no scope", [](fake::Driver& d) { d.has_workgroup_scope = false; }, 1032, false},
         {"no matrices of subgroups", [](fake::Driver& d) { d.matrices.clear(); }, 1032, false},
         {"too small a granularity",
