@@ -128,11 +128,12 @@ inline uint32_t rows_of_results(const PhysicalDevice& physical, const Tile& tile
   return rows;
 }
 
-// True if the workgroups of the device can run the tile.
+// True if the workgroups of the device can run the tile. Rows of results begin at whole vectors of
+// a transposed A.
 inline bool fits_workgroup(const PhysicalDevice& physical, const Tile& tile, DType type) {
   const WorkgroupUnit* const unit = physical.workgroup_unit(type, tile.local);
   const uint32_t rows = rows_of_results(physical, tile);
-  return unit != nullptr && tile.local <= physical.max_invocations &&
+  return unit != nullptr && tile.local <= physical.max_invocations && rows % 8 == 0 &&
          rows % unit->multiple.m == 0 && tile.columns % unit->multiple.n == 0 &&
          kWorkgroupDepth % unit->multiple.k == 0 &&
          std::max({rows, tile.columns, kWorkgroupDepth}) <= physical.max_matrix_side;

@@ -295,6 +295,10 @@ Problem large_product(DType type) { return product_of(Op::MatMul, type, 130, 136
 // Four tiles of 128 x 256 that overlap, and several steps of their depth. Rows are vectors of 16
 // bytes, and the depth divides k.
 Problem product_of_workgroups(DType type) { return product_of(Op::MatMul, type, 130, 264, 128); }
+// The same with tiles of 64 x 64, whose workgroups are smaller, and B along k.
+Problem product_of_small_workgroups(DType type) {
+  return product_of(Op::Linear, type, 70, 72, 128);
+}
 
 Problem elementwise(bool special) {
   Problem p{Op::Mul, {}, {value_of(DType::f32, {71}), value_of(DType::f32, {71})}, {}};
@@ -456,6 +460,10 @@ constexpr Test kTests[] = {
      [](OpenVulkan& d) { return failure_of_tiles(d, product_of_workgroups(DType::f16)); }},
     {has_workgroup_matrices<DType::bf16>,
      [](OpenVulkan& d) { return failure_of_tiles(d, product_of_workgroups(DType::bf16)); }},
+    {has_workgroup_matrices<DType::f16>,
+     [](OpenVulkan& d) { return failure_of_tiles(d, product_of_small_workgroups(DType::f16)); }},
+    {has_workgroup_matrices<DType::bf16>,
+     [](OpenVulkan& d) { return failure_of_tiles(d, product_of_small_workgroups(DType::bf16)); }},
 };
 
 // ---- the stored result

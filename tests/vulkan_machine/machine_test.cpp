@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "base/float16.h"
+#include "shared_memory.h"
 
 namespace bowline::detail::vulkan::machine {
 namespace {
@@ -155,6 +156,21 @@ TEST(Machine, AWorkgroupMultipliesMatricesTogether) {
             at_first("lanes 0 and 64 of a workgroup are not at the same barrier"));
   EXPECT_EQ(run_matrices(4).fault, at_first("lane 0 reads byte 0 of shared memory, which an "
                                             "operation on matrices wrote, without a barrier"));
+}
+
+TEST(Machine, BarriersOfSubgroupsDoNotOrderMatricesOfWorkgroups) {
+  SharedMemory memory(4);
+  memory.poison();
+  const auto at = [](uint32_t lane, uint32_t workgroup_barriers, uint32_t subgroup_barriers) {
+    return Moment{.lane = lane,
+                  .subgroup = kAnySubgroup,
+                  .workgroup_barriers = workgroup_barriers,
+                  .subgroup_barriers = subgroup_barriers};
+  };
+  EXPECT_EQ(memory.writes(memory.data(), 4, at(kMatrixStore, 0, 0)), "");
+  EXPECT_NE(memory.writes(memory.data(), 4, at(kMatrixStore, 0, 0)), "");
+  EXPECT_NE(memory.reads(memory.data(), 4, at(kMatrixLoad, 0, 1)), "");
+  EXPECT_EQ(memory.reads(memory.data(), 4, at(kMatrixLoad, 1, 1)), "");
 }
 
 }  // namespace

@@ -35,7 +35,9 @@ bool SharedMemory::conflicts(const Access& earlier, const Moment& now) {
   if (!earlier.exists || earlier.moment.workgroup_barriers != now.workgroup_barriers) {
     return false;
   }
-  if (earlier.by_subgroups || earlier.moment.subgroup != now.subgroup) {
+  // Barriers of a subgroup do not order operations of a whole workgroup.
+  if (earlier.by_subgroups || earlier.moment.subgroup != now.subgroup ||
+      now.subgroup == kAnySubgroup) {
     return true;
   }
   return earlier.moment.subgroup_barriers == now.subgroup_barriers &&
