@@ -1,6 +1,7 @@
 // Memory of the CPU device.
 #ifdef __linux__
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -44,17 +45,18 @@ TEST(CpuMemory, LargeBuffersConsistOfHugePages) {
     GTEST_SKIP() << "The kernel has no transparent huge pages.";
   }
   const auto cpu = open_cpu();
-  constexpr uint64_t kBytes = 20 * kHugePage + 12288;  // systems may align multiples on their own
-  const auto allocate = [&] { return must(cpu->allocate(kBytes, device::MemoryKind::device)); };
+  // Systems may align multiples of huge pages on their own.
+  const uint64_t bytes = 20 * kHugePage + 3 * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto allocate = [&] { return must(cpu->allocate(bytes, device::MemoryKind::device)); };
   cpu->free(allocate());  // the heap grows once
   const Mapped before = mapped();
   const device::Buffer buffer = allocate();
   const Mapped with = mapped();
   cpu->free(buffer);
   const Mapped after = mapped();
-  EXPECT_EQ(with.huge - before.huge, kBytes);
+  EXPECT_EQ(with.huge - before.huge, bytes);
   EXPECT_EQ(with.unaligned, before.unaligned);
-  EXPECT_EQ(with.all - before.all, kBytes);
+  EXPECT_EQ(with.all - before.all, bytes);
   EXPECT_EQ(after.all, before.all);
 }
 

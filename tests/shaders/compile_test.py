@@ -97,14 +97,19 @@ DEPTH, VECTOR = 32, 8  # of the tiles of matmul_units.comp, and of its loads, in
 ALIGNED = 3            # bits of its constant LAYOUT
 
 
+def multiplies_aligned(pipeline):
+    """Returns whether waits_early() can check the pipeline."""
+    return "v_wmma" in pipeline.get("code", "") and pipeline["constants"][3] & ALIGNED == ALIGNED
+
+
 def waits_early(pipeline):
     """Returns the sentence that fewer loads than those of the next tiles are on their way when the
     pipeline begins to multiply, or None.
     """
-    lines = pipeline["code"].splitlines() if "code" in pipeline else []
-    first = next((i for i, line in enumerate(lines) if "v_wmma" in line), 0)
-    if first == 0 or pipeline["constants"][3] & ALIGNED != ALIGNED:
+    if not multiplies_aligned(pipeline):
         return None
+    lines = pipeline["code"].splitlines()
+    first = next(i for i, line in enumerate(lines) if "v_wmma" in line)
     loading = 0
     for line in lines[:first]:
         loading += LOAD in line
@@ -164,7 +169,11 @@ def main():
         if args.all or gpu in COUNTED:
             more = statistics(args.program, environment, ["*" if args.all else "Attention*"])[1]
         large = {**environment, "BOWLINE_VULKAN_VARIANT": "large_tiles"}
-        products = statistics(args.program, large, ["MatMul", "quick", "code"])[1]
+        shows_code = gpu.startswith(("gfx11", "gfx12"))
+        products = statistics(args.program, large, ["MatMul", "quick", *(["code"] if shows_code else [])])[1]
+        on_units = [p for p in products if p["shader"].startswith("matmul_units")]
+        if shows_code and on_units and not any(multiplies_aligned(p) for p in on_units):
+            problems.append(f"{gpu}: the driver shows no machine code of a product on matrix units")
         problems += [f"{gpu}: {p}" for p in sorted({waits_early(p) for p in products} - {None})]
         more += products
         problems += [f"{gpu}: {p}" for p in sorted({spilled(p) for p in pipelines + more} - {None})]

@@ -104,6 +104,7 @@ void print_code(const Device& device, const VkPipelineExecutableInfoKHR& info) {
                  VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR));
   representations(device.handle(), &info, &count, all.data());
   std::vector<std::string> texts;
+  texts.reserve(all.size());  // the driver writes to where they are
   for (VkPipelineExecutableInternalRepresentationKHR& r : all) {
     r.pData = texts.emplace_back(r.dataSize, '\0').data();
   }
