@@ -45,8 +45,8 @@ const uint SHARED = TILE_A + TILE_B > ALL_RESULTS ? TILE_A + TILE_B : ALL_RESULT
 
 shared uvec4 tiles[SHARED];
 
-// A matrix as lines of `width` elements, and the line or the element at which the tile begins; the
-// other one is the k. The matrix begins at element `first`.
+// A matrix in memory, from element `first` on: `lines` lines of `width` elements. `begin` is the
+// first row (A) or column (B) of the tile: a line if lines run along k, else an element.
 struct Operand {
   uint first;
   uint lines;
@@ -54,14 +54,14 @@ struct Operand {
   uint begin;
 };
 
-// The e-th vector of an invocation is `line` lines and `element` elements behind the begin of the
-// tile. A line of the tile has LINE vectors.
+// Vector e of this invocation is in line `line` of the tile, at element `element`. A line has LINE
+// vectors.
 #define PLACE(e, LINE)                                            \
   const uint at = gl_LocalInvocationID.x + e * gl_WorkGroupSize.x; \
   const uint line = at / LINE, element = at % LINE * 8;
 
-// The place of an aligned vector at k = 0. Outside of the matrix, the last one: its products belong
-// to results that are not stored.
+// The number of an aligned vector at k = 0. Behind the last row or column, the last vector is
+// loaded instead; its results are not stored.
 uint first_vector(Operand o, bool along_k, uint line, uint element) {
   return along_k ? (o.first + min(o.begin + line, o.lines - 1) * o.width) / 8
                  : (o.first + min(o.begin + element, o.width - 8)) / 8;

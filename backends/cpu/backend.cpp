@@ -41,8 +41,8 @@ std::byte* map_memory(uint64_t bytes, void* wanted = nullptr) {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
-// Maps memory that consists of huge pages, which reduce TLB misses. It begins at such a page if the
-// addresses below are free. None of the pages reaches beyond `bytes`.
+// Maps memory and asks for huge pages, which reduce TLB misses. If the addresses below are free, it
+// begins at a multiple of 2 MiB. The rest behind the last whole huge page has small pages.
 std::byte* map_huge_pages(uint64_t bytes) {
   std::byte* data = map_memory(bytes);
 #ifdef MADV_HUGEPAGE

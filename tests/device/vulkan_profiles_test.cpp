@@ -167,8 +167,7 @@ struct OfWorkgroups {
   bool are_used;
 };
 
-// The products that a workgroup computes together: the largest tile that the driver lists and that
-// leaves no part of the product.
+// The products that a workgroup computes together, and what prevents it.
 TEST(VulkanProfiles, WorkgroupsMultiplyMatricesWhereTheDriverListsThem) {
   constexpr int64_t kM = 1000, kK = 512;
   for (const OfWorkgroups& c :
@@ -177,7 +176,7 @@ TEST(VulkanProfiles, WorkgroupsMultiplyMatricesWhereTheDriverListsThem) {
         // As RADV and lavapipe of Mesa 26.1.
         {"no scope", [](fake::Driver& d) { d.has_workgroup_scope = false; }, 1032, false},
         {"no matrices of subgroups", [](fake::Driver& d) { d.matrices.clear(); }, 1032, false},
-        {"too small a granularity",
+        {"too coarse a granularity",
          [](fake::Driver& d) {
            for (FlexibleMatrixProperties& p : d.flexible_matrices) {
              p.n = 512;
