@@ -67,6 +67,7 @@ struct PhysicalDevice {
   MatrixUnit f16_unit, bf16_unit;      // with sums in f32; m is 0: the driver has none
   bool has_matrix_hardware = false;
   std::vector<WorkgroupUnit> workgroup_units;  // empty: the driver has none
+  bool uses_workgroup_units = false;           // if a variant says so
   uint32_t max_matrix_side = 0;                // of the matrices of a workgroup
   uint32_t reserved_shared_bytes = 0;  // that shaders with such matrices leave to the driver
 

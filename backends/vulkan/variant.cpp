@@ -41,7 +41,8 @@ constexpr device::KernelVariant<PhysicalDevice> kDeviceVariants[] = {
     // With descriptors, a launch has several buffers even if the program is small.
     {"separate_buffers", [](PhysicalDevice& d) { d.shares_blocks = false; }},
     {"no_matrix_units", [](PhysicalDevice& d) { d.f16_unit = d.bf16_unit = {}; }},
-    {"no_workgroup_matrices", [](PhysicalDevice& d) { d.workgroup_units.clear(); }},
+    // Off by default: on an H200, driver 580.159.04 ends the process when it compiles the kernel.
+    {"workgroup_matrices", [](PhysicalDevice& d) { d.uses_workgroup_units = true; }},
 };
 
 }  // namespace
@@ -49,7 +50,12 @@ constexpr device::KernelVariant<PhysicalDevice> kDeviceVariants[] = {
 std::string apply_variants(PhysicalDevice* device) {
   const char* const variants = std::getenv("BOWLINE_VULKAN_VARIANT");
   device->variants = variants == nullptr ? "" : variants;
-  return device::apply_variants<PhysicalDevice>("BOWLINE_VULKAN_VARIANT", kDeviceVariants, device);
+  std::string refusal =
+      device::apply_variants<PhysicalDevice>("BOWLINE_VULKAN_VARIANT", kDeviceVariants, device);
+  if (!device->uses_workgroup_units) {
+    device->workgroup_units.clear();
+  }
+  return refusal;
 }
 
 }  // namespace bowline::detail::vulkan

@@ -165,6 +165,7 @@ struct OfWorkgroups {
   void (*change)(fake::Driver&);  // the driver, which has matrices of workgroups
   int64_t n;
   bool are_used;
+  bool is_asked_for = true;  // with the variant
 };
 
 // The products that a workgroup computes together, and what prevents it.
@@ -183,6 +184,7 @@ TEST(VulkanProfiles, WorkgroupsMultiplyMatricesWhereTheDriverListsThem) {
            }
          },
          1032, false},
+        {"no variant", [](fake::Driver&) {}, 1032, false, false},
         {"few workgroups", [](fake::Driver&) {}, 136, false},
         {"rows that are no vectors", [](fake::Driver&) {}, 1036, false}}) {
     fake::reset(named("GeForce RTX 4070"));
@@ -190,7 +192,9 @@ TEST(VulkanProfiles, WorkgroupsMultiplyMatricesWhereTheDriverListsThem) {
     const MatrixUnit unit{16, 16, 16};
     fake::driver().matrices = matrices_of({{unit, Component::f16}, {unit, Component::bf16}});
     c.change(fake::driver());
+    setenv("BOWLINE_VULKAN_VARIANT", c.is_asked_for ? "workgroup_matrices" : "", 1);
     const auto device = must(open_fake());
+    unsetenv("BOWLINE_VULKAN_VARIANT");
     for (const DType type : {DType::f16, DType::bf16}) {
       device::Program program;
       program.slots = device::kFirstStorageSlot;

@@ -39,7 +39,7 @@ class Lies(unittest.TestCase):
     def run_on(self, lie, *arguments):
         environment = {**os.environ, "BOWLINE_MACHINE_LIE": lie, "BOWLINE_CACHE": str(self.cache)}
         if self.has_workgroup_matrices or lie.startswith("workgroup_matrices"):
-            environment["BOWLINE_MACHINE_HAS"] = "cooperativeMatrixWorkgroupScope"
+            environment |= {"BOWLINE_MACHINE_HAS": "cooperativeMatrixWorkgroupScope", "BOWLINE_VULKAN_VARIANT": "workgroup_matrices"}
         return subprocess.run([BOWLINE, *arguments], capture_output=True, text=True, timeout=600, env=environment)
 
     def device(self, lie):
