@@ -69,7 +69,6 @@ class Launch {
     bool prepares = false;  // nothing is enqueued; the library chooses its algorithms
     bool plans = false;     // there is no device; launches are only counted
     uint32_t launches = 0;
-    uint32_t early_launches = 0;  // of these, with Blocks::early
     // The last launch was a kernel of this backend. After anything else, a launch waits as usual.
     bool follows_kernel = false;
     std::vector<std::string>* kernels = nullptr;  // (optional) receives the names of launches
@@ -207,7 +206,6 @@ class Launch {
     }
     if (blocks == Blocks::independent && starts_early()) {
       blocks = Blocks::early;
-      ++context_.early_launches;
     }
     done(name, context_.plans
                    ? cudaSuccess

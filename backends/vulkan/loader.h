@@ -85,6 +85,22 @@ T typed(VkStructureType type) {
   return structure;
 }
 
+// A list of structures of this type, which a driver fills in two calls: call(&count, nullptr)
+// counts, call(&count, array) fills. Empty if one fails.
+template <class T, class F>
+std::vector<T> listed(VkStructureType type, F&& call) {
+  uint32_t count = 0;
+  if (call(&count, static_cast<T*>(nullptr)) != VK_SUCCESS) {
+    return {};
+  }
+  std::vector<T> all(count, typed<T>(type));
+  if (call(&count, all.data()) < 0) {
+    return {};
+  }
+  all.resize(count);
+  return all;
+}
+
 using Extensions = std::vector<VkExtensionProperties>;
 bool has_extension(const Extensions& extensions, const char* name);
 

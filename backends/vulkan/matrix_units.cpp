@@ -56,17 +56,15 @@ MatrixUnit largest(const std::vector<CooperativeMatrixProperties>& all, Componen
 
 // Sets what a device says about the matrices of workgroups.
 void read_workgroup_units(const Loader& loader, PhysicalDevice* device) {
-  uint32_t count = 0;
-  if (loader.get_flexible_matrices == nullptr ||
-      loader.get_flexible_matrices(device->handle, &count, nullptr) != VK_SUCCESS) {
+  if (loader.get_flexible_matrices == nullptr) {
     return;
   }
-  std::vector<FlexibleMatrixProperties> all(count,
-                                            typed<FlexibleMatrixProperties>(kFlexibleMatrixType));
-  if (loader.get_flexible_matrices(device->handle, &count, all.data()) < 0) {
+  const auto all = listed<FlexibleMatrixProperties>(kFlexibleMatrixType, [&](auto... to) {
+    return loader.get_flexible_matrices(device->handle, to...);
+  });
+  if (all.empty()) {
     return;
   }
-  all.resize(count);
   auto limits = typed<CooperativeMatrix2Properties>(kCooperativeMatrix2PropertiesType);
   auto properties =
       typed<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
@@ -122,16 +120,15 @@ void read_matrix_units(const Loader& loader, const Extensions& extensions, Physi
     return;
   }
   const Features features = features_of(loader, extensions, device->handle);
-  uint32_t count = 0;
-  if (!features.matrices || loader.get_matrices(device->handle, &count, nullptr) != VK_SUCCESS) {
+  if (!features.matrices) {
     return;
   }
-  std::vector<CooperativeMatrixProperties> all(
-      count, typed<CooperativeMatrixProperties>(kCooperativeMatrixType));
-  if (loader.get_matrices(device->handle, &count, all.data()) < 0) {
+  const auto all = listed<CooperativeMatrixProperties>(kCooperativeMatrixType, [&](auto... to) {
+    return loader.get_matrices(device->handle, to...);
+  });
+  if (all.empty()) {
     return;
   }
-  all.resize(count);
   if (features.f16) {
     device->f16_unit = largest(all, Component::f16);
   }

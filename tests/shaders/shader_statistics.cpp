@@ -97,17 +97,15 @@ void print_code(const Device& device, const VkPipelineExecutableInfoKHR& info) {
   static const auto representations =
       reinterpret_cast<PFN_vkGetPipelineExecutableInternalRepresentationsKHR>(
           real_function(device.handle(), "vkGetPipelineExecutableInternalRepresentationsKHR"));
-  uint32_t count = 0;
-  representations(device.handle(), &info, &count, nullptr);
-  std::vector<VkPipelineExecutableInternalRepresentationKHR> all(
-      count, typed<VkPipelineExecutableInternalRepresentationKHR>(
-                 VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR));
-  representations(device.handle(), &info, &count, all.data());
+  auto all = listed<VkPipelineExecutableInternalRepresentationKHR>(
+      VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR,
+      [&](auto... to) { return representations(device.handle(), &info, to...); });
   std::vector<std::string> texts;
   texts.reserve(all.size());  // the driver writes to where they are
   for (VkPipelineExecutableInternalRepresentationKHR& r : all) {
     r.pData = texts.emplace_back(r.dataSize, '\0').data();
   }
+  auto count = static_cast<uint32_t>(all.size());
   representations(device.handle(), &info, &count, all.data());
   for (size_t i = 0; i < all.size(); ++i) {
     if (std::string_view(all[i].name) == "Assembly") {
@@ -138,12 +136,9 @@ void print(const Device& device, const PipelineKey& key, VkPipeline pipeline) {
     auto info = typed<VkPipelineExecutableInfoKHR>(VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR);
     info.pipeline = pipeline;
     info.executableIndex = part;
-    uint32_t count = 0;
-    statistics(device.handle(), &info, &count, nullptr);
-    std::vector<VkPipelineExecutableStatisticKHR> all(
-        count, typed<VkPipelineExecutableStatisticKHR>(
-                   VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR));
-    statistics(device.handle(), &info, &count, all.data());
+    const auto all = listed<VkPipelineExecutableStatisticKHR>(
+        VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR,
+        [&](auto... to) { return statistics(device.handle(), &info, to...); });
     for (const VkPipelineExecutableStatisticKHR& s : all) {
       std::printf(", \"%s\": %.0f", s.name, value_of(s));
     }

@@ -17,10 +17,8 @@
 //   - two threads that access one element of shared memory without a barrier in between, if one of
 //     them writes (Shared<T>)
 //   - a wait for a counter that no block will reach
-//   - a thread of the backend that ends, or accesses device memory in a way that the emulation
-//   sees,
-//     before it waits for the launch before (require_wait); or that lets the next launch start
-//     before that
+//   - a thread of the backend that does not wait for the launch before (require_wait) first: before
+//     it ends, lets the next launch start, or accesses device memory in a way that is seen here
 //   - two blocks that access one element of device memory (device/grid_barrier.cuh, Exchanged), if
 //     one of them writes and no release and acquire of a counter order the accesses. Static shared
 //     memory serves all blocks of a cooperative launch in turn: what a block wrote before it waits
