@@ -1,8 +1,10 @@
-//! variants T=f16,bf16
+//! variants THEN=store,follow T=f16,bf16
 // Matrix product of 16-bit matrices on matrix units (VK_KHR_cooperative_matrix), with sums in f32.
 // A workgroup computes a tile of TM x TN with tiles of A and B of depth TK in shared memory. Each
-// subgroup computes a region of the tile, in matrices of UNIT_M x UNIT_N. The next tiles are loaded
-// into registers before the current tiles are multiplied, which hides the latency of the loads.
+// subgroup computes a region of the tile, in matrices of UNIT_M x UNIT_N. The next tiles are
+// loaded into registers before the current tiles are multiplied, which hides the latency of the
+// loads. Only the variant `follow` has the code for Gelu and residual connections: on an H200, this
+// code makes the kernel six times as slow, even if it never runs.
 #pragma use_vulkan_memory_model
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

@@ -8,8 +8,10 @@ layout(constant_id = 2) const uint TN = 64;
 // bits: A, B are aligned to 16 bytes, C to four elements; A, B are contiguous along K; C is f32, as
 // those of parts and gradients are; C is a gradient
 layout(constant_id = 3) const uint LAYOUT = 0;
+#if !defined(THEN_store)
 layout(constant_id = 4) const uint FOLLOW = 0;
 #include "follow.glsl"
+#endif
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { uvec4 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uvec2 v[]; };
@@ -27,6 +29,7 @@ const bool IS_GRADIENT = (LAYOUT & 64) != 0;
 #define NARROW float_to_bhalf
 #endif
 
+#if !defined(THEN_store)
 // Applies what follows to four results of a row from column n on.
 void follow_4(uint at, uint n, inout vec4 x) {
   [[unroll]] for (uint c = 0; c < 4; ++c) {
@@ -40,6 +43,7 @@ void follow_4(uint at, uint n, inout vec4 x) {
     }
   }
 }
+#endif
 
 // Stores four results of row m from column n on, or adds them to a gradient.
 void store_4(uint first, uint m, uint n, vec4 x, bool adds) {
@@ -49,9 +53,11 @@ void store_4(uint first, uint m, uint n, vec4 x, bool adds) {
     }
   }
   const uint at = first + m * p.n + n;
+#if !defined(THEN_store)
   if (FOLLOW != 0) {
     follow_4(at, n, x);
   }
+#endif
   if (C_IS_F32 && C_IS_ALIGNED) {
     Sums(p.c).v[at / 4] = adds ? Sums(p.c).v[at / 4] + x : x;
     return;

@@ -27,10 +27,10 @@ std::set<std::string> kernels_of_a_step(const char* device) {
 
 TEST(VulkanPlans, HaveTheKernelsOfTheDevice) {
   const std::set<std::string> amd = kernels_of_a_step("planning:vulkan@rx7800xt");
-  EXPECT_TRUE(amd.contains("matmul_units_bf16"));
+  EXPECT_TRUE(amd.contains("matmul_units_store_bf16"));
   EXPECT_TRUE(amd.contains("attention_tile_plain"));
   const std::set<std::string> intel = kernels_of_a_step("planning:vulkan@arc770");
-  EXPECT_FALSE(intel.contains("matmul_units_bf16"));
+  EXPECT_FALSE(intel.contains("matmul_units_store_bf16"));
   EXPECT_TRUE(intel.contains("matmul_tile_plain"));
 }
 

@@ -305,7 +305,7 @@ void multiply_on_units(Launch& l, const Product& all, const std::optional<Way>& 
     grid.local = r.count() * grid.subgroup;
     const Push push = operands(l, p, tile.rows, tile.columns, parts, &grid);
     l.dispatch(
-        shader::matmul_units,
+        p.follow == 0 ? shader::matmul_units_store : shader::matmul_units_follow,
         {tile.rows, tile.columns, layout, p.follow, r.rows, r.columns, unit.m, unit.n, unit.k},
         push, grid, work_of(p, 2));
   }
