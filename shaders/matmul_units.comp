@@ -4,7 +4,7 @@
 // subgroup computes a region of the tile, in matrices of UNIT_M x UNIT_N. The next tiles are
 // loaded into registers before the current tiles are multiplied, which hides the latency of the
 // loads. Only the variant `follow` has the code for Gelu and residual connections: on an H200, this
-// code makes the kernel six times as slow, even if it never runs.
+// code made the kernel six times as slow, even if it never ran.
 #pragma use_vulkan_memory_model
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -177,10 +177,23 @@ void main() {
   const bool adds = IS_GRADIENT && adds_to_gradient(p.step, p.is_first);
   // Only the driver knows which invocation holds an element of a matrix.
   const uint own = gl_SubgroupID * RESULTS;
+#define STORE_MATRICES(i)                                                       \
+  [[unroll]] for (uint j = 0; j < COUNT_N; ++j) {                               \
+    coopMatStoreNV(sums[i][j], tiles, own + j * UNIT_N / 4, STRIDE_C, false);   \
+  }
+#if defined(THEN_store)
   [[unroll]] for (uint i = 0; i < COUNT_M; ++i) {
-    [[unroll]] for (uint j = 0; j < COUNT_N; ++j) {
-      coopMatStoreNV(sums[i][j], tiles, own + j * UNIT_N / 4, STRIDE_C, false);
+    STORE_MATRICES(i)
+#else
+  // The code for Gelu is too long to be repeated. But matrices with a variable number would not be in
+  // registers, so each has its own condition.
+  [[dont_unroll]] for (uint i = 0; i < COUNT_M; ++i) {
+    [[unroll]] for (uint own_i = 0; own_i < COUNT_M; ++own_i) {
+      if (own_i == i) {
+        STORE_MATRICES(own_i)
+      }
     }
+#endif
     subgroupBarrier();
     for (uint e = gl_SubgroupInvocationID; e < UNIT_M * LINE_C; e += gl_SubgroupSize) {
       const uint row = e / LINE_C, quad = e % LINE_C;

@@ -119,9 +119,9 @@ void print_code(const Device& device, const VkPipelineExecutableInfoKHR& info) {
 }
 
 void print(const Device& device, const PipelineKey& key, VkPipeline pipeline) {
-  static const auto executables = reinterpret_cast<PFN_vkGetPipelineExecutablePropertiesKHR>(
+  const auto executables = reinterpret_cast<PFN_vkGetPipelineExecutablePropertiesKHR>(
       real_function(device.handle(), "vkGetPipelineExecutablePropertiesKHR"));
-  static const auto statistics = reinterpret_cast<PFN_vkGetPipelineExecutableStatisticsKHR>(
+  const auto statistics = reinterpret_cast<PFN_vkGetPipelineExecutableStatisticsKHR>(
       real_function(device.handle(), "vkGetPipelineExecutableStatisticsKHR"));
   auto of = typed<VkPipelineInfoKHR>(VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR);
   of.pipeline = pipeline;

@@ -51,6 +51,9 @@ struct Way {
   Kind kind;
   uint32_t size;
   uint32_t parts = 1;  // of k
+  // On matrix units: what follows the product is computed by the kernel that combines parts, even
+  // if there is only one.
+  bool apart = false;
 };
 
 // Tiles of matmul_lanes.comp: rows, and columns of each lane. Loads take most of the time, and the
@@ -194,6 +197,28 @@ void multiply(Launch& l, const Product& all, VkDeviceAddress workspace,
   }
 }
 
+// The operands of a node behind A, B and C. -1: it has none.
+struct Others {
+  template <class Node>
+  explicit Others(const Node& node) {
+    if (node.op != Op::FusedMatMul) {
+      bias = node.inputs.size() > 2 ? 2 : -1;
+      return;
+    }
+    constexpr uint32_t kAddend = 1, kSlope = 2, kGelu = 4;  // of follow.glsl
+    const auto& t = node.attributes.template as<FusedMatMulAttributes>();
+    const FusedInputs inputs(t);
+    bias = inputs.bias;
+    addend = inputs.addend;
+    slope = inputs.slope;
+    before = t.gelu() ? 1 : -1;
+    follow = (addend < 0 ? 0u : kAddend) | (slope < 0 ? 0u : kSlope) | (before < 0 ? 0u : kGelu);
+  }
+  int bias = -1, addend = -1, slope = -1;
+  int before = -1;  // an output
+  uint32_t follow = 0;
+};
+
 // True if the result of the node is a gradient in f32. A query does not tell.
 bool has_gradient(const device::Record& record) { return record.accumulate != 0; }
 bool has_gradient(const device::NodeQuery&) { return false; }
@@ -278,12 +303,22 @@ const Tile* workgroup_tile(const Launch& l, const Product& p, const std::optiona
   return choose_workgroup_tile(l.physical(), l.type(), p);
 }
 
+// True if what follows a product on matrix units is computed by the kernel that combines parts.
+// With the code for it, NVIDIA's driver 580 makes a kernel that is six times as slow (H200).
+bool follows_apart(const PhysicalDevice& physical, const MatrixProduct& p, uint32_t follow,
+                   const std::optional<Way>& way) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 29;  // of results in f32
+  return follow != 0 && (way ? way->apart : physical.vendor() == kNvidia) &&
+         elements_of_c(p) <= kMostBytes / sizeof(float);
+}
+
 void multiply_on_units(Launch& l, const Product& all, const std::optional<Way>& way,
                        uint32_t most_parts) {
-  const Parts parts = parts_of(all.k, most_parts);
-  const Product p = parts.count == 1 ? all : product_of_parts(all, l.workspace());
   const PhysicalDevice& physical = l.physical();
-  const bool c_is_f32 = parts.count != 1 || p.is_gradient;
+  const Parts parts = parts_of(all.k, most_parts);
+  const bool combines = parts.count != 1 || follows_apart(physical, all, all.follow, way);
+  const Product p = combines ? product_of_parts(all, l.workspace()) : all;
+  const bool c_is_f32 = combines || p.is_gradient;
   const bool c_is_aligned = p.n % 4 == 0 && p.c % (c_is_f32 ? 16 : 8) == 0;
   const uint32_t layout = aligned_rows(p, 8) | (c_is_aligned ? 4u : 0u) |
                           (p.transpose_a ? 0u : 8u) | (p.transpose_b ? 16u : 0u) |
@@ -309,7 +344,7 @@ void multiply_on_units(Launch& l, const Product& all, const std::optional<Way>& 
         {tile.rows, tile.columns, layout, p.follow, r.rows, r.columns, unit.m, unit.n, unit.k},
         push, grid, work_of(p, 2));
   }
-  if (parts.count != 1) {
+  if (combines) {
     add_parts(l, l.type(), all, l.workspace(), parts);
   }
 }
@@ -338,10 +373,17 @@ std::vector<Way> ways_of(const PhysicalDevice& physical, const Node& node) {
   }
   p.join_rows();
   const bool has_rows = has_few_rows(physical, node, p);
+  const uint32_t follow = Others(node).follow;
   const auto add_ways = [&](Way::Kind kind, uint32_t size, const Tile& tile) {
     const uint32_t most = has_rows ? 1 : most_parts(physical, tile, p);
     for (uint32_t count = 1; count <= most; count *= 2) {
       ways.push_back({kind, size, count});
+    }
+  };
+  const auto add_unit_ways = [&](Way::Kind kind, uint32_t size, const Tile& tile) {
+    add_ways(kind, size, tile);
+    if (const Way apart{kind, size, 1, true}; follows_apart(physical, p, follow, apart)) {
+      ways.push_back(apart);
     }
   };
   if (has_rows) {
@@ -353,13 +395,13 @@ std::vector<Way> ways_of(const PhysicalDevice& physical, const Node& node) {
   if (runs_on_units(physical, node)) {
     for (uint32_t i = 0; i < std::size(kUnitTiles); ++i) {
       if (fits(physical, kUnitTiles[i], *physical.matrix_unit(node.type))) {
-        add_ways(Way::Kind::units, i, kUnitTiles[i]);
+        add_unit_ways(Way::Kind::units, i, kUnitTiles[i]);
       }
     }
     for (uint32_t i = 0; i < std::size(kWorkgroupTiles); ++i) {
       const Tile& tile = kWorkgroupTiles[i];
       if (fits_workgroup(physical, tile, node.type) && has_whole_tiles(tile, p)) {
-        add_ways(Way::Kind::workgroup, i, tile);
+        add_unit_ways(Way::Kind::workgroup, i, tile);
       }
     }
   }
@@ -426,27 +468,6 @@ const char* refusal(const NodeView& v) {
   });
   return fits ? nullptr : "A quantized matrix has more than 2^32 bytes.";
 }
-
-// The operands of a node behind A, B and C. -1: it has none.
-struct Others {
-  explicit Others(const device::Record& record) {
-    if (record.op != Op::FusedMatMul) {
-      bias = record.inputs.size() > 2 ? 2 : -1;
-      return;
-    }
-    constexpr uint32_t kAddend = 1, kSlope = 2, kGelu = 4;  // of follow.glsl
-    const auto& t = record.attributes.as<FusedMatMulAttributes>();
-    const FusedInputs inputs(t);
-    bias = inputs.bias;
-    addend = inputs.addend;
-    slope = inputs.slope;
-    before = t.gelu() ? 1 : -1;
-    follow = (addend < 0 ? 0u : kAddend) | (slope < 0 ? 0u : kSlope) | (before < 0 ? 0u : kGelu);
-  }
-  int bias = -1, addend = -1, slope = -1;
-  int before = -1;  // an output
-  uint32_t follow = 0;
-};
 
 void product_of_few_rows(Launch& l, const Product& p, const Others& others, uint32_t columns) {
   const auto in = [&](int i) { return i < 0 ? 0 : l.in(static_cast<size_t>(i)); };
@@ -519,7 +540,10 @@ uint64_t workspace(const NodeView& v) {
     return 0;
   }
   if (is_on_units(way) && runs_on_units(v.physical, v.query)) {
-    return parts_bytes(p, parts_on_units(v.physical, v.query, p, way));
+    const uint64_t apart = follows_apart(v.physical, p, Others(v.query).follow, way)
+                               ? elements_of_c(p) * sizeof(float)
+                               : 0;
+    return std::max(apart, parts_bytes(p, parts_on_units(v.physical, v.query, p, way)));
   }
   return Wide::bytes(v) + parts_bytes(p, parts_in_f32(v.physical, v.query, p, way));
 }
