@@ -185,8 +185,8 @@ void main() {
   [[unroll]] for (uint i = 0; i < COUNT_M; ++i) {
     STORE_MATRICES(i)
 #else
-  // The code for Gelu is too long to be repeated. But matrices with a variable number would not be in
-  // registers, so each has its own condition.
+  // The code for Gelu is too long to be repeated. But matrices with a variable number would not be
+  // in registers, so each has its own condition.
   [[dont_unroll]] for (uint i = 0; i < COUNT_M; ++i) {
     [[unroll]] for (uint own_i = 0; own_i < COUNT_M; ++own_i) {
       if (own_i == i) {

@@ -119,11 +119,6 @@ TEST_F(CudaVariants, ProductsGoThroughScratchMemory) {
   constexpr const char* kUnaligned = "| [40,72] [21,72] | transpose_b=true | dtype=f16";
   EXPECT_EQ(launch_of("", Op::MatMul, kUnaligned).name, "cublasLtMatmul");
   EXPECT_EQ(launch_of("staged", Op::MatMul, kUnaligned).name, "lines without pads");
-  constexpr const char* kGelu = "| [40,72] [72,24] [24] | bias=true gelu=true | dtype=bf16";
-  EXPECT_EQ(launch_of("", Op::FusedMatMul, kGelu).name, "tensor product");
-  EXPECT_EQ(launch_of("staged", Op::FusedMatMul, kGelu).name, "what follows a product");
-  constexpr const char* kGradient = "| [40,72] [72,24] [40,24] | gelu_grad=true | dtype=bf16";
-  EXPECT_EQ(launch_of("staged", Op::FusedMatMul, kGradient).name, "what follows a product");
 }
 
 TEST_F(CudaVariants, RecurrentLayersTakeALaunchPerStep) {

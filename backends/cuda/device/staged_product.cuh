@@ -1,11 +1,8 @@
-// Products of 16-bit matrices that the library computes through scratch memory, in chunks of lines:
-//
-// - An operand whose lines are no multiples of 16 bytes, such as the logits of 50,257 tokens, is
-//   copied to lines that are. On an H100, cuBLASLt multiplies unaligned lines four to six times as
-//   slowly. Aligned lines are not enough: the library is just as slow if n or k is not a multiple
-//   of 8. Then b is copied once and gets rows of zeros.
-// - A product that Gelu or its gradient follows leaves sums in f32, because the library's own Gelu
-//   is inexact (blas.h). A second launch finishes them.
+// Products of 16-bit matrices that the library computes through scratch memory, in chunks of lines.
+// An operand whose lines are no multiples of 16 bytes, such as the logits of 50,257 tokens, is
+// copied to lines that are. On an H100, cuBLASLt multiplies unaligned lines four to six times as
+// slowly. Aligned lines are not enough: the library is just as slow if n or k is not a multiple of
+// 8. Then b is copied once and gets rows of zeros.
 //
 // A chunk stays in the cache of the GPU until the next launch has read it. The order of every sum
 // depends only on the shapes.
@@ -32,7 +29,7 @@ void copy_with_zeros(Launch& l, void* to, const void* from, int64_t bytes, int64
 struct Staging {
   enum class Of : uint8_t { nothing, a, y };
   Of of = Of::nothing;
-  DType type = DType::f32;  // of the scratch memory
+  DType type = DType::f16;  // of the scratch memory
   int64_t line = 0;         // elements between lines of the scratch memory
   int64_t lines = 0;        // per chunk
   bool along_k = false;     // a chunk is a part of k, not of the rows of y
@@ -43,9 +40,11 @@ struct Staging {
   uint64_t bytes() const;  // of the chunk and the copy of b
 };
 
-// How a product goes through scratch memory, or Of::nothing. `has_gelu`: Gelu or its gradient
-// follows, maybe with a bias and an addend before it.
-Staging staging_of(const BlasProduct& p, bool has_gelu, const Traits& traits);
+// True if the product takes longer than a second launch.
+bool is_large(const BlasProduct& p);
+
+// How a product goes through scratch memory, or Of::nothing.
+Staging staging_of(const BlasProduct& p, const Traits& traits);
 
 // Scratch memory, with that of the library.
 uint64_t staged_workspace(const BlasProduct& p, const Staging& s, const Blas& blas);

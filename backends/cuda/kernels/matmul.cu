@@ -252,7 +252,7 @@ Form form_of(const Node& node, const Traits& traits) {
   f.is_plain = p.batch.rank <= 1 && p.k > 0 && node.inputs[0].encoding.is_plain() &&
                node.inputs[1].encoding.is_plain();
   f.in_library = f.is_plain && !f.has_gelu;
-  f.staging = f.is_plain ? staging_of(f.sizes, f.has_gelu, traits) : Staging();
+  f.staging = f.in_library ? staging_of(f.sizes, traits) : Staging();
   f.sizes.tf32 = traits.tf32 && node.type == DType::f32;
   return f;
 }
@@ -329,16 +329,12 @@ bool multiply_with_library(Launch& l, const Form& f) {
   const Results r = results_of(l);
   BlasProduct p = f.sizes;
   p.adds = p.adds || r.adds;
-  const bool finishes = f.staging.of == Staging::Of::y;
   // The library adds the old gradient instead of the addend.
-  if (r.is_frozen() || (!finishes && r.gradient != nullptr && r.addend != nullptr)) {
+  if (!f.in_library || r.is_frozen() || (r.gradient != nullptr && r.addend != nullptr)) {
     return false;
   }
   if (f.staging.of != Staging::Of::nothing && multiply_staged(l, p, f.staging)) {
     return true;
-  }
-  if (!f.in_library) {
-    return false;
   }
   const LineSums<T> lines = line_sums_of<T>(l);
   const bool direct = !lines.to.adds && l.outputs() == 2 && l.out_type(1) == p.y_type;
@@ -429,13 +425,13 @@ BlasProduct as_gradient(const NodeView& v, const Form& f) {
 
 uint64_t workspace_of_library(const NodeView& v, const Form& f) {
   const BlasProduct gradient = as_gradient(v, f);
-  uint64_t bytes = 0;
-  if (f.in_library) {
-    bytes = line_bytes(f.sizes) + std::max(v.blas->workspace(f.sizes), v.blas->workspace(gradient));
+  if (!f.in_library) {
+    return 0;
   }
+  uint64_t bytes =
+      line_bytes(f.sizes) + std::max(v.blas->workspace(f.sizes), v.blas->workspace(gradient));
   for (const BlasProduct& p : {f.sizes, gradient}) {
-    if (const Staging s = staging_of(p, f.has_gelu, v.traits);
-        f.is_plain && s.of != Staging::Of::nothing) {
+    if (const Staging s = staging_of(p, v.traits); s.of != Staging::Of::nothing) {
       bytes = std::max(bytes, staged_workspace(p, s, *v.blas));
     }
   }
@@ -478,6 +474,10 @@ const char* refusal(const NodeView& v) {
   if (line_bytes(f.sizes) > 0 && v.blas != nullptr && f.in_library &&
       !v.blas->supports(as_gradient(v, f))) {
     return "This version of cuBLASLt has no sums of lines.";
+  }
+  if (f.has_gelu && v.blas != nullptr && f.is_plain && f.sizes.type != DType::f32 &&
+      is_large(f.sizes) && v.blas->supports(f.sizes)) {
+    return "The product of cuBLASLt and a launch of Gelu are faster.";
   }
   return refusal_of(f.sizes);
 }

@@ -63,19 +63,6 @@ __global__ void pack_kernel(uint16_t* to, const uint16_t* from, unsigned length,
   });
 }
 
-// Takes the steps that follow a product, from element `first` of y on.
-template <class T>
-__global__ void finish_kernel(const float* sums, Results to, int64_t first, unsigned length,
-                              bool packs, unsigned groups) {
-  begin_kernel();
-  for_elements<1>(groups, [&](uint64_t i) {
-    const unsigned at = static_cast<unsigned>(i) * kPackSize;
-    float v[kPackSize];
-    read_some(sums + at, v);
-    to.put<T>(v, first + at, static_cast<int>(at % length), packs, kPackSize);
-  });
-}
-
 int64_t line_of_a(const BlasProduct& p) { return p.transpose_a ? p.m : p.k; }
 int64_t lines_of(const BlasProduct& p, const Staging& s) { return s.along_k ? p.k : p.m; }
 
@@ -163,15 +150,6 @@ void pack_y(Launch& l, const BlasProduct& p, const Staging& s, const Piece& c) {
            static_cast<unsigned>(s.line), count);
 }
 
-template <class T>
-void finish(Launch& l, const BlasProduct& p, const Piece& c) {
-  const Results r = results_of(l);
-  const auto groups = static_cast<unsigned>(c.lines * p.n / kPackSize);
-  l.launch("what follows a product", finish_kernel<T>, element_blocks(groups, 1), kElementThreads,
-           l.workspace(), r, c.first * p.n, static_cast<unsigned>(p.n),
-           r.allow_packs(p.n, kPackSize, sizeof(T)), groups);
-}
-
 }  // namespace
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::staged_product_kernels
 
@@ -190,37 +168,35 @@ uint64_t Staging::bytes() const {
   return chunk_bytes() + in_scratch(static_cast<uint64_t>(lines_b * line_b) * size_of(type));
 }
 
-Staging staging_of(const BlasProduct& p, bool has_gelu, const Traits& traits) {
-  // Smaller products take less time than the launches of a second kernel.
-  constexpr double kWorthwhile = 1 << 30;  // multiply-adds
-  const double work =
-      static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+bool is_large(const BlasProduct& p) {
+  constexpr double kLarge = 1 << 30;  // multiply-adds
+  return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) >= kLarge;
+}
+
+Staging staging_of(const BlasProduct& p, const Traits& traits) {
   const bool has_lines_b = (p.transpose_b ? p.k : p.n) % kPackSize == 0;
   if (p.type == DType::f32 || p.batch != 1 || !has_lines_b || p.k == 0 ||
-      (!traits.stages_products && work < kWorthwhile)) {
+      (!traits.stages_products && !is_large(p))) {
     return {};
   }
   const bool has_lines_a = line_of_a(p) % kPackSize == 0;
-  Staging s;
-  if (has_gelu) {
-    s.of = has_lines_a && p.n % kPackSize == 0 ? Staging::Of::y : Staging::Of::nothing;
-    s.line = p.n;
-  } else if (p.epilogue != BlasEpilogue::none) {
+  if (p.epilogue != BlasEpilogue::none) {
     return {};
-  } else if (!has_lines_a) {
+  }
+  Staging s;
+  s.type = p.type;
+  if (!has_lines_a) {
     // The parts of k are added in f32.
     s.along_k = p.transpose_a;
     const bool is_exact = !s.along_k || (p.y_type == DType::f32 && !p.transpose_b);
     s.of = is_exact && p.n % kPackSize == 0 ? Staging::Of::a : Staging::Of::nothing;
-    s.type = p.type;
     s.line = in_packs(line_of_a(p));
   } else if (p.n % kPackSize != 0) {
     s.of = p.y_type == p.type && !p.adds ? Staging::Of::y : Staging::Of::nothing;
-    s.type = p.type;
     s.line = in_packs(p.n);
   }
   // A line of y then has n elements, and a line of a has k: the lines of b.
-  if (s.of != Staging::Of::nothing && !has_gelu && !s.along_k) {
+  if (s.of != Staging::Of::nothing && !s.along_k) {
     constexpr int64_t kTooFewRows = 128;  // the copy of b would take most of the time
     s.lines_b = s.line;
     s.line_b = p.transpose_b ? p.k : p.n;
@@ -273,10 +249,8 @@ bool multiply_staged(Launch& l, const BlasProduct& p, const Staging& s) {
       pad_a(l, p, s, c);
     }
     (void)l.multiply(c.product, c.operands);
-    if (s.of == Staging::Of::y && s.type != DType::f32) {
+    if (s.of == Staging::Of::y) {
       pack_y(l, p, s, c);
-    } else if (s.of == Staging::Of::y) {
-      p.type == DType::f16 ? finish<__half>(l, p, c) : finish<__nv_bfloat16>(l, p, c);
     }
   }
   return true;

@@ -33,6 +33,9 @@ class Products : public Rewriter {
       }
       take_gelu(p);
     }
+    if (p.gelu != kNoValue && !can_run(node_of(p))) {
+      p.gelu = kNoValue;
+    }
     if (p.node == n && p.gelu == kNoValue) {
       return;
     }
