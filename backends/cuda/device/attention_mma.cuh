@@ -466,6 +466,7 @@ template <int kOthers, int kColumns>
 __device__ void add_odd(uint64_t odd, const Block<kOthers>& weights, const Rows& rows, int first,
                         int first_step, Block<kColumns>& out) {
   const Lane l(fresh_thread());
+  BOWLINE_ROLL
   for (int other = 0; odd != 0 && other < 8 * kOthers; ++other) {
     if ((odd >> other & 1) == 0) {
       continue;
