@@ -389,6 +389,7 @@ cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t 
   const auto run = [=, kernel = std::move(kernel)] {
     the_machine.last = {name, grid.x * grid.y * grid.z, block.x, shared_bytes, cooperative, early};
     the_machine.early_launches += early ? 1 : 0;
+    the_machine.blocks += uint64_t{grid.x} * grid.y * grid.z;
     const std::string error = run_grid(grid, block, kernel, shared_bytes, cooperative);
     if (error.empty()) {
       return cudaSuccess;

@@ -138,6 +138,7 @@ struct Machine {
   uint64_t waits = 0;                   // number of host waits for a stream
   uint64_t graph_launches = 0;          // number of graph launches
   uint64_t early_launches = 0;          // number of kernels that could start early
+  uint64_t blocks = 0;                  // number of blocks of all kernels
   Launched last;                        // the last kernel that ran
   uint64_t bytes_in = 0;                // copied from host memory to the device
   uint64_t bytes_out = 0;               // copied from the device to host memory

@@ -32,8 +32,8 @@ using device::StepHead;
 
 constexpr unsigned kThreads = kRowThreads;
 // Maximum number of partial sums of squares. It is fixed, so that the order of the sum does not
-// depend on the device.
-constexpr unsigned kPartials = 256;
+// depend on the device. It is several times the number of blocks that a large GPU holds at once.
+constexpr unsigned kPartials = 4096;
 
 // Calls f(i, false) for each element of the chunk that this thread owns. If `four` is set, calls
 // f(i, true) for elements i to i + 3 where possible.
@@ -146,21 +146,42 @@ void loss_scale(Launch& l) {
   l.launch("loss_scale", loss_scale_kernel, 1, 1, l.out(0), l.step(step::loss_scale::loss_scale));
 }
 
+// The squares of the elements of a chunk that this thread owns. All its loads of 16 bytes are
+// issued before the first is used: each multiprocessor needs tens of kilobytes in flight.
+__device__ float squares_of(const float* g, const Chunk& chunk) {
+  constexpr unsigned kLoads = kChunk / (4 * kThreads);
+  const uint64_t end = chunk.begin + chunk.length;
+  float sum = 0;
+  if (!fits_16(g)) {
+    for (uint64_t i = chunk.begin + threadIdx.x; i < end; i += kThreads) {
+      sum += g[i] * g[i];
+    }
+    return sum;
+  }
+  float4 v[kLoads];
+  BOWLINE_UNROLL
+  for (unsigned k = 0; k < kLoads; ++k) {
+    const uint64_t i = chunk.begin + 4 * (k * kThreads + threadIdx.x);
+    v[k] = i + 4 <= end ? load4(g + i) : float4{};
+  }
+  const uint64_t rest = chunk.begin + chunk.length / 4 * 4 + threadIdx.x;
+  if (rest < end) {
+    sum = g[rest] * g[rest];
+  }
+  BOWLINE_UNROLL
+  for (unsigned k = 0; k < kLoads; ++k) {
+    sum += v[k].x * v[k].x + v[k].y * v[k].y + (v[k].z * v[k].z + v[k].w * v[k].w);
+  }
+  return sum;
+}
+
 // Block b computes one partial sum: the squares of chunks b, b + kPartials, ...
 __global__ void squares_kernel(List grads, float* partials) {
   begin_kernel();
   float sum = 0;
   for (uint32_t c = blockIdx.x; c < grads.chunk_count; c += kPartials) {
     const Chunk chunk = grads.chunks[c];
-    const float* const g = grads.entries[chunk.entry].data;
-    for_chunk(chunk, fits_16(g), [&](uint64_t i, bool four) {
-      if (four) {
-        const float4 v = load4(g + i);
-        sum += v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w);
-      } else {
-        sum += g[i] * g[i];
-      }
-    });
+    sum += squares_of(grads.entries[chunk.entry].data, chunk);
   }
   sum = team_sum<kThreads>(sum);
   if (threadIdx.x == 0) {
@@ -179,7 +200,17 @@ struct ClipWords {
 __global__ void clip_kernel(const float* partials, unsigned count, const float* loss, float* scale,
                             ClipWords words, float max_norm) {
   begin_kernel();
-  const float sum = team_sum<kThreads>(threadIdx.x < count ? partials[threadIdx.x] : 0.0f);
+  float v[kPartials / kThreads];
+  BOWLINE_UNROLL
+  for (unsigned k = 0; k < kPartials / kThreads; ++k) {
+    const unsigned i = k * kThreads + threadIdx.x;
+    v[k] = i < count ? partials[i] : 0.0f;
+  }
+  float sum = 0;
+  for (const float part : v) {
+    sum += part;
+  }
+  sum = team_sum<kThreads>(sum);
   if (threadIdx.x == 0) {
     const float norm = *words.gradient_scale * sqrtf(sum);
     const bool clips = max_norm > 0 && norm > max_norm;
@@ -195,7 +226,6 @@ __global__ void clip_kernel(const float* partials, unsigned count, const float* 
 uint64_t clip_workspace(const NodeView&) { return kPartials * sizeof(float); }
 
 void clip(Launch& l) {
-  static_assert(kPartials == kThreads);
   namespace word = step::clip_by_global_norm;
   const ClipWords words = {.gradient_scale = l.step(word::gradient_scale),
                            .grad_norm = l.step(word::grad_norm),
