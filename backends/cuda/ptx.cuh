@@ -62,6 +62,16 @@ __device__ inline void prefetch(const void* at) {
   asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
 }
 
+// Hides from the compiler how the value came about, so that it cannot keep what it derived from the
+// value before.
+__device__ inline void make_opaque(uint4& pack) {
+  asm volatile("" : "+r"(pack.x), "+r"(pack.y), "+r"(pack.z), "+r"(pack.w));
+}
+template <class T>
+__device__ inline void make_opaque(T*& address) {
+  asm volatile("" : "+l"(address));
+}
+
 // Loads 4 or 2 matrices of 8 x 8 16-bit elements, by a warp. A row of a matrix is a pack: lane
 // 8 i + r gives the pack of row r of matrix i. (With 2 matrices, the packs of lanes 16 and more are
 // not read, but must be valid.) to[i] gets elements 2t and 2t + 1 of row g of matrix i;

@@ -47,6 +47,9 @@ class Packs {
 inline Packs dynamic_shared() { return Packs(0); }
 
 inline void prefetch(const void*) {}
+inline void make_opaque(uint4&) {}
+template <class T>
+void make_opaque(T*&) {}
 
 void load_matrices(uint32_t (&to)[4], const Packs& from, int row, Where where = Where::current());
 void load_matrices(uint32_t (&to)[2], const Packs& from, int row, Where where = Where::current());

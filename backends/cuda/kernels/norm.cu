@@ -16,6 +16,7 @@ namespace {
 constexpr unsigned kGroup = kRowThreads / kLanes;  // rows that a block processes at once
 constexpr uint64_t kMostParts = 512;               // of the sums over rows
 constexpr uint64_t kFewParts = 32;                 // that one block adds
+constexpr unsigned kBatch = 8;                     // rows of parts that a thread loads at once
 
 // 1 / sqrt(mean of (x - mean)^2 + eps) of a row, and its mean, which is 0 for RmsNorm.
 template <bool kLayer, unsigned kTeam, int kWidth, class T>
@@ -69,6 +70,104 @@ __global__ void norm_kernel(const T* x, const T* gamma, const T* beta, T* y, uin
   }
 }
 
+// A row in the registers of its team, so that memory is read once, with all loads in flight
+// together. Elements after the end are 0.
+template <unsigned kTeam, int kPacks, class T>
+struct HeldRow {
+  static constexpr int kWidth = kPack<T>;
+  uint4 packs[kPacks];
+
+  __device__ static uint64_t column(int pack) {
+    return (static_cast<unsigned>(pack) * kTeam + team_lane<kTeam>()) * kWidth;
+  }
+  __device__ static uint4 pack_of(const T* row, uint64_t n, int pack) {
+    return column(pack) < n ? *reinterpret_cast<const uint4*>(row + column(pack)) : uint4{};
+  }
+  __device__ void load(const T* row, uint64_t n) {
+    BOWLINE_UNROLL
+    for (int p = 0; p < kPacks; ++p) {
+      packs[p] = pack_of(row, n, p);
+    }
+  }
+  // The compiler unpacks the pack at each call; its elements would fill the registers.
+  __device__ void values(int pack, float (&v)[kWidth]) {
+    unpack<T>(packs[pack], v);
+    make_opaque(packs[pack]);
+  }
+};
+
+// Rows of this many bytes are held by a warp, 4 packs per lane; longer ones by a block.
+constexpr uint64_t kHeldByWarp = 4 * kLanes * 16;
+constexpr uint64_t kHeldByBlock = 4 * kRowThreads * 16;
+
+// Selects kernel(team, packs) for rows of n elements, `packs` times 16 bytes per thread of the
+// team. Returns null if rows do not fit in registers.
+template <class T, class K>
+auto kernel_of_held_rows(uint64_t n, K kernel) {
+  constexpr std::integral_constant<unsigned, kLanes> warp;
+  constexpr std::integral_constant<unsigned, kRowThreads> block;
+  constexpr std::integral_constant<int, 1> one;
+  constexpr std::integral_constant<int, 2> two;
+  constexpr std::integral_constant<int, 3> three;
+  constexpr std::integral_constant<int, 4> four;
+  const uint64_t bytes = n * sizeof(T);
+  return bytes <= kHeldByWarp / 2       ? kernel(warp, two)
+         : bytes <= kHeldByWarp / 4 * 3 ? kernel(warp, three)
+         : bytes <= kHeldByWarp         ? kernel(warp, four)
+         : bytes <= kHeldByBlock / 4    ? kernel(block, one)
+         : bytes <= kHeldByBlock / 2    ? kernel(block, two)
+         : bytes <= kHeldByBlock        ? kernel(block, four)
+                                        : nullptr;
+}
+
+// The same for rows that fit in registers.
+template <bool kLayer, unsigned kTeam, int kPacks, class T>
+__global__ void __launch_bounds__(kRowThreads, kPacks <= 3 ? 3 : 2)
+    held_norm_kernel(const T* x, const T* gamma, const T* beta, T* y, uint64_t rows, uint64_t n,
+                     float eps) {
+  begin_kernel();
+  using Row = HeldRow<kTeam, kPacks, T>;
+  const uint64_t row = team_row<kTeam>();
+  if (row >= rows) {
+    return;
+  }
+  Row in, g, b;
+  in.load(x + row * n, n);
+  g.load(gamma, n);
+  b.load(beta, kLayer ? n : 0);
+  float v[kPacks][Row::kWidth];
+  float mean = 0;
+  BOWLINE_UNROLL
+  for (int p = 0; p < kPacks; ++p) {
+    in.values(p, v[p]);
+    for (int k = 0; k < Row::kWidth; ++k) {
+      mean += v[p][k];
+    }
+  }
+  mean = kLayer ? team_sum<kTeam>(mean) / static_cast<float>(n) : 0.0f;
+  float squares = 0;
+  BOWLINE_UNROLL
+  for (int p = 0; p < kPacks; ++p) {
+    for (int k = 0; k < Row::kWidth; ++k) {
+      v[p][k] -= mean;
+      squares += Row::column(p) < n ? v[p][k] * v[p][k] : 0.0f;
+    }
+  }
+  const float scale = 1 / sqrtf(team_sum<kTeam>(squares) / static_cast<float>(n) + eps);
+  BOWLINE_UNROLL
+  for (int p = 0; p < kPacks; ++p) {
+    float gv[Row::kWidth], bv[Row::kWidth];
+    g.values(p, gv);
+    b.values(p, bv);
+    for (int k = 0; k < Row::kWidth; ++k) {
+      v[p][k] = v[p][k] * scale * gv[k] + bv[k];
+    }
+    if (Row::column(p) < n) {
+      write_some(y + row * n + Row::column(p), v[p]);
+    }
+  }
+}
+
 // The sums over rows. Each block adds its rows, the last block of a group adds those of the group,
 // and the last group adds those of all groups.
 template <class T>
@@ -91,11 +190,19 @@ template <int kWidth, class F>
 __device__ void add_rows(const float* rows, unsigned count, uint64_t columns, F&& put) {
   for (uint64_t i = threadIdx.x * kWidth; i < columns; i += kRowThreads * kWidth) {
     float sum[kWidth] = {};
-    for (unsigned r = 0; r < count; ++r) {
-      float v[kWidth];
-      read_some(rows + r * columns + i, v);
-      for (int k = 0; k < kWidth; ++k) {
-        sum[k] += v[k];
+    for (unsigned first = 0; first < count; first += kBatch) {
+      float v[kBatch][kWidth] = {};
+      BOWLINE_UNROLL
+      for (unsigned r = 0; r < kBatch; ++r) {
+        if (first + r < count) {
+          read_some(rows + (first + r) * columns + i, v[r]);
+        }
+      }
+      BOWLINE_UNROLL
+      for (unsigned r = 0; r < kBatch; ++r) {
+        for (int k = 0; k < kWidth; ++k) {
+          sum[k] += v[r][k];
+        }
       }
     }
     put(i, sum);
@@ -227,7 +334,122 @@ __global__ void norm_grad_kernel(const T* x, const T* gamma, const T* dy, const 
     __syncthreads();  // all threads have read the means
     group += kGroup;
   } while (group < end);
-  add_parts<kWidth>(sums, n, kLayer ? 2 * n : n);
+  add_parts<std::min(kWidth, kPack<float>)>(sums, n, kLayer ? 2 * n : n);
+}
+
+// The same gradient for rows that fit in registers: a team, a warp or the block, processes the rows
+// of a block in turn, and each thread adds its columns over the rows.
+template <bool kLayer, unsigned kTeam, int kPacks, class T>
+__global__ void __launch_bounds__(kRowThreads, kPacks <= 3 ? 2 : 1)
+    held_grad_kernel(const T* x, const T* gamma, const T* dy, const T* addend, T* dx, uint64_t rows,
+                     uint64_t n, float eps, RowSums<T> sums) {
+  begin_kernel();
+  using Row = HeldRow<kTeam, kPacks, T>;
+  constexpr int kWidth = Row::kWidth;
+  constexpr unsigned kTeams = kRowThreads / kTeam;
+  const uint64_t end = min((blockIdx.x + 1) * sums.rows_per_block, rows);
+  float add_gamma[kPacks][kWidth] = {}, add_beta[kPacks][kWidth] = {};
+  for (uint64_t row = blockIdx.x * sums.rows_per_block + threadIdx.x / kTeam; row < end;
+       row += kTeams) {
+    Row in, d, add = {};
+    in.load(x + row * n, n);
+    d.load(dy + row * n, n);
+    if (addend != nullptr) {
+      add.load(addend + row * n, n);
+    }
+    float mean = 0;
+    float mean_g = 0;
+    if constexpr (kLayer) {
+      BOWLINE_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        float v[kWidth], dv[kWidth], gv[kWidth];
+        in.values(p, v);
+        d.values(p, dv);
+        unpack<T>(Row::pack_of(gamma, n, p), gv);
+        for (int k = 0; k < kWidth; ++k) {
+          mean += v[k];
+          mean_g += dv[k] * gv[k];
+        }
+      }
+      mean = team_sum<kTeam>(mean) / static_cast<float>(n);
+      mean_g = team_sum<kTeam>(mean_g) / static_cast<float>(n);
+    }
+    make_opaque(gamma);
+    float squares = 0;
+    float mean_gh = 0;
+    BOWLINE_UNROLL
+    for (int p = 0; p < kPacks; ++p) {
+      float v[kWidth], dv[kWidth], gv[kWidth];
+      in.values(p, v);
+      d.values(p, dv);
+      unpack<T>(Row::pack_of(gamma, n, p), gv);
+      if (Row::column(p) < n) {
+        for (int k = 0; k < kWidth; ++k) {
+          squares += (v[k] - mean) * (v[k] - mean);
+          mean_gh += dv[k] * gv[k] * (v[k] - mean);
+        }
+      }
+    }
+    squares = team_sum<kTeam>(squares);
+    mean_gh = team_sum<kTeam>(mean_gh);
+    const float scale = 1 / sqrtf(squares / static_cast<float>(n) + eps);
+    mean_gh = mean_gh * scale / static_cast<float>(n);
+    make_opaque(gamma);
+    BOWLINE_UNROLL
+    for (int p = 0; p < kPacks; ++p) {
+      float v[kWidth], dv[kWidth], gv[kWidth], more[kWidth];
+      in.values(p, v);
+      d.values(p, dv);
+      unpack<T>(Row::pack_of(gamma, n, p), gv);
+      add.values(p, more);
+      for (int k = 0; k < kWidth; ++k) {
+        const float h = (v[k] - mean) * scale;
+        add_gamma[p][k] += dv[k] * h;
+        add_beta[p][k] += dv[k];
+        more[k] += scale * (dv[k] * gv[k] - mean_g - h * mean_gh);
+      }
+      if (Row::column(p) < n) {
+        write_some(dx + row * n + Row::column(p), more);
+      }
+    }
+  }
+  constexpr uint64_t kColumns = kTeam * kWidth;  // per pack
+  float* const dgamma = sums.part(blockIdx.x, kLayer ? 2 * n : n);
+  float* const dbeta = dgamma + n;
+  if constexpr (kTeams == 1) {
+    BOWLINE_UNROLL
+    for (int p = 0; p < kPacks; ++p) {
+      if (Row::column(p) < n) {
+        write_some(dgamma + Row::column(p), add_gamma[p]);
+        if constexpr (kLayer) {
+          write_some(dbeta + Row::column(p), add_beta[p]);
+        }
+      }
+    }
+  } else {
+    __shared__ Shared<float[2][kTeams][kColumns]> of_teams;
+    BOWLINE_UNROLL
+    for (int p = 0; p < kPacks; ++p) {
+      __syncthreads();  // the columns of the pack before are added
+      for (int k = 0; k < kWidth; ++k) {
+        const unsigned column = team_lane<kTeam>() * kWidth + k;
+        of_teams[0][threadIdx.x / kTeam][column] = add_gamma[p][k];
+        of_teams[1][threadIdx.x / kTeam][column] = add_beta[p][k];
+      }
+      __syncthreads();
+      for (unsigned i = threadIdx.x; i < (kLayer ? 2 : 1) * kColumns; i += kRowThreads) {
+        const uint64_t column = p * kColumns + i % kColumns;
+        float sum = 0;
+        for (unsigned team = 0; team < kTeams; ++team) {
+          sum += of_teams[i / kColumns][team][i % kColumns];
+        }
+        if (column < n) {
+          (i < kColumns ? dgamma : dbeta)[column] = sum;
+        }
+      }
+    }
+  }
+  add_parts<std::min(kWidth, kPack<float>)>(sums, n, kLayer ? 2 * n : n);
 }
 
 float eps_of(const Launch& l, bool layer) {
@@ -242,11 +464,23 @@ void norm(Launch& l) {
   const T* const in = l.in_as<T>(0);
   const T* const gamma = l.in_as<T>(1);
   const T* const beta = l.in_as<T>(kLayer ? 2 : 1);
+  const char* const name = kLayer ? "layer norm" : "rms norm";
+  const bool packs = n % kPack<T> == 0 && aligned16(in, gamma, beta, l.out_as<T>(0));
+  auto* const held = kernel_of_held_rows<T>(
+      n, [](auto team, auto count) { return held_norm_kernel<kLayer, team(), count(), T>; });
+  if (packs && held != nullptr) {
+    const unsigned rows_per_block = n * sizeof(T) <= kHeldByWarp ? kGroup : 1;
+    l.launch(name, held, blocks_for(rows_of(x), rows_per_block), kRowThreads, in, gamma, beta,
+             l.out_as<T>(0), rows_of(x), n, eps_of(l, kLayer));
+    return;
+  }
   launch_packed_rows<T>(
-      l, kLayer ? "layer norm" : "rms norm", rows_of(x), n,
-      n % kPack<T> == 0 && aligned16(in, gamma, beta, l.out_as<T>(0)),
-      [](auto team, auto width) { return norm_kernel<kLayer, team(), width(), T>; }, in, gamma,
-      beta, l.out_as<T>(0), rows_of(x), n, eps_of(l, kLayer));
+      l, name, rows_of(x), n, packs,
+      [](auto team, auto width) {
+        constexpr int kWidth = team() == kLanes ? 1 : width();  // a warp holds rows of packs
+        return norm_kernel<kLayer, team(), kWidth, T>;
+      },
+      in, gamma, beta, l.out_as<T>(0), rows_of(x), n, eps_of(l, kLayer));
 }
 
 // The distribution of rows to blocks. Each block computes a part of the sums over rows.
@@ -254,10 +488,14 @@ struct Parts {
   uint64_t rows_per_block;
   uint64_t count;
 };
-Parts parts_of(uint64_t rows) {
-  const uint64_t groups = std::max<uint64_t>((rows + kGroup - 1) / kGroup, 1);
+// A block that holds a row processes rows one after the other, so it gets fewer.
+Parts parts_of(const Shape& x, DType type) {
+  const uint64_t rows = rows_of(x);
+  const uint64_t row_bytes = static_cast<uint64_t>(x.back()) * size_of(type);
+  const uint64_t least = row_bytes <= kHeldByWarp ? kGroup : 2;
+  const uint64_t groups = std::max<uint64_t>((rows + least - 1) / least, 1);
   const uint64_t groups_per_block = (groups + kMostParts - 1) / kMostParts;
-  return {groups_per_block * kGroup, (groups + groups_per_block - 1) / groups_per_block};
+  return {groups_per_block * least, (groups + groups_per_block - 1) / groups_per_block};
 }
 
 unsigned group_of(const Parts& parts) {
@@ -267,7 +505,7 @@ unsigned group_of(const Parts& parts) {
 
 template <bool kLayer>
 uint64_t norm_grad_workspace(const NodeView& node) {
-  const Parts parts = parts_of(rows_of(node.in(0)));
+  const Parts parts = parts_of(node.in(0), node.query.type);
   const auto n = static_cast<uint64_t>(node.in(0).back());
   const uint64_t groups = blocks_for(parts.count, group_of(parts));
   return (parts.count + groups) * n * (kLayer ? 2 : 1) * sizeof(float);
@@ -285,17 +523,20 @@ void norm_grad(Launch& l, float eps, const T* addend) {
   if (n == 0) {
     return;
   }
-  const Parts parts = parts_of(rows_of(x));
+  const Parts parts = parts_of(x, l.type());
   const RowSums<T> sums = {
       l.workspace(),      parts.rows_per_block, static_cast<unsigned>(parts.count), group_of(parts),
       l.block_counters(), target_of<T>(l, 1),   target_of<T>(l, kLayer ? 2 : 1)};
   constexpr int kWidth = kPack<T>;
   const bool packs = n % kWidth == 0 && aligned16(l.in(0), l.in(1), l.in(2), l.out(0), addend,
                                                   l.out(1), l.out(kLayer ? 2 : 1));
-  l.launch("norm gradient",
-           packs ? norm_grad_kernel<kLayer, kWidth, T> : norm_grad_kernel<kLayer, 1, T>,
-           static_cast<unsigned>(parts.count), kRowThreads, l.in_as<T>(0), l.in_as<T>(1),
-           l.in_as<T>(2), addend, l.out_as<T>(0), rows_of(x), n, eps, sums);
+  auto* const held = kernel_of_held_rows<T>(
+      n, [](auto team, auto count) { return held_grad_kernel<kLayer, team(), count(), T>; });
+  auto* const kernel = !packs            ? norm_grad_kernel<kLayer, 1, T>
+                       : held == nullptr ? norm_grad_kernel<kLayer, kWidth, T>
+                                         : held;
+  l.launch("norm gradient", kernel, static_cast<unsigned>(parts.count), kRowThreads, l.in_as<T>(0),
+           l.in_as<T>(1), l.in_as<T>(2), addend, l.out_as<T>(0), rows_of(x), n, eps, sums);
 }
 
 template <bool kLayer, class T>
