@@ -108,9 +108,18 @@ __device__ void for_row(const T* row, uint64_t n, F&& f) {
 template <class F>
 __device__ float column_sum(unsigned width, uint64_t begin, uint64_t end, F&& term) {
   __shared__ Shared<float[kRowThreads]> parts;
+  constexpr unsigned kBatch = 4;  // terms that are loaded at once
+  const unsigned rows = kRowThreads / width;
   float sum = 0;
-  for (uint64_t i = begin + threadIdx.x / width; i < end; i += kRowThreads / width) {
-    sum += term(i);
+  for (uint64_t i = begin + threadIdx.x / width; i < end; i += kBatch * rows) {
+    float terms[kBatch];
+    BOWLINE_UNROLL
+    for (unsigned b = 0; b < kBatch; ++b) {
+      terms[b] = i + b * rows < end ? term(i + b * rows) : 0.0f;
+    }
+    for (const float one : terms) {
+      sum += one;
+    }
   }
   parts[threadIdx.x] = sum;
   for (unsigned half = kRowThreads / 2; half >= width; half /= 2) {

@@ -14,19 +14,49 @@ constexpr uint64_t kShortSum = 8;  // a single thread adds it
 constexpr uint64_t kRowPart = 4096;
 constexpr uint64_t kColumnPart = 128;
 constexpr uint64_t kBlocksWanted = 1024;
-constexpr unsigned kWidest = 32;  // columns of a block
+constexpr unsigned kWidest = 32;  // threads of a block side by side
 // Columns per block when parts are added: 32 bytes of each part, and more blocks than with kWidest.
-constexpr unsigned kNarrowed = 8;
+constexpr uint64_t kNarrowed = 8;
+// Packs of terms that a thread loads at once. Only terms at one distance form packs.
+template <int kWidth>
+constexpr unsigned kBatch = kWidth > 1 ? 4 : 1;
 
 // Each sum is divided into `parts` parts of `per_part` terms.
 struct Sums : ElementGroups {
   uint64_t parts = 1;
   uint64_t per_part = 1;
+
+  // Calls add(pack) for packs i, i + step, ... before `end` of kWidth terms. Their loads are
+  // issued together.
+  template <int kWidth, class X, class F>
+  __device__ void for_packs(const X* from, uint64_t i, uint64_t end, uint64_t step, F&& add) const {
+    using Pack = Some<X, kWidth>;
+    const auto pack = [&](uint64_t k) {
+      const int64_t at = kWidth > 1 ? static_cast<int64_t>(k) * gone.strides[0][0] : element(k);
+      return *reinterpret_cast<const Pack*>(from + at);
+    };
+    constexpr unsigned kLoads = kBatch<kWidth>;
+    for (; i + (kLoads - 1) * step < end; i += kLoads * step) {
+      Pack packs[kLoads];
+      BOWLINE_UNROLL
+      for (unsigned b = 0; b < kLoads; ++b) {
+        packs[b] = pack(i + b * step);
+      }
+      BOWLINE_UNROLL
+      for (unsigned b = 0; b < kLoads; ++b) {
+        add(packs[b]);
+      }
+    }
+    for (; i < end; i += step) {
+      add(pack(i));
+    }
+  }
 };
 
 // One team per part of a sum with contiguous terms: y[output, part].
 template <unsigned kTeam, int kWidth, class X, class Y>
-__global__ void sum_rows_kernel(const X* x, Target<Y> y, Sums s, float divisor) {
+__global__ void __launch_bounds__(kRowThreads, 4)
+    sum_rows_kernel(const X* x, Target<Y> y, Sums s, float divisor) {
   begin_kernel();
   const uint64_t row = team_row<kTeam>();
   if (row >= s.outputs * s.parts) {
@@ -36,78 +66,116 @@ __global__ void sum_rows_kernel(const X* x, Target<Y> y, Sums s, float divisor) 
   const uint64_t end = min(begin + s.per_part, s.length);
   const X* from = x + s.begin(row / s.parts);
   float sum = 0;
-  for (uint64_t i = begin + team_lane<kTeam>() * kWidth; i < end; i += kTeam * kWidth) {
-    float v[kWidth];
-    read_some(from + s.element(i), v);
-    for (int k = 0; k < kWidth; ++k) {
-      sum += v[k];
-    }
-  }
+  s.for_packs<kWidth>(from, begin + team_lane<kTeam>() * kWidth, end, kTeam * kWidth,
+                      [&](const Some<X, kWidth>& pack) {
+                        for (int k = 0; k < kWidth; ++k) {
+                          sum += read(&pack.x[k]);
+                        }
+                      });
   sum = team_sum<kTeam>(sum);
   if (team_lane<kTeam>() == 0) {
     y.put(row, sum / divisor);
   }
 }
 
-// Sums of neighbouring outputs: y[part, output], with the part in blockIdx.y.
-template <class X, class Y>
-__global__ void sum_columns_kernel(const X* x, Target<Y> y, Sums s, unsigned width, float divisor) {
+// Sums of neighbouring outputs: y[part, output], with the part in blockIdx.y. The threads of a
+// block are arranged as rows of `width` threads, a power of two, with kEach outputs per thread.
+template <int kEach, class X, class Y>
+__global__ void __launch_bounds__(kRowThreads, 4)
+    sum_columns_kernel(const X* x, Target<Y> y, Sums s, unsigned width, float divisor) {
   begin_kernel();
-  const uint64_t output = uint64_t{blockIdx.x} * width + threadIdx.x % width;
+  __shared__ Shared<float[kEach][kRowThreads]> sums;
+  const uint64_t output = (uint64_t{blockIdx.x} * width + threadIdx.x % width) * kEach;
   const bool mine = output < s.outputs;
-  const X* from = x + (mine ? s.begin(output) : 0);
-  const uint64_t begin = blockIdx.y * s.per_part;
-  const uint64_t end = mine ? min(begin + s.per_part, s.length) : begin;
-  const float sum =
-      column_sum(width, begin, end, [&](uint64_t i) { return read(from + s.element(i)); });
+  const X* const from = x + (mine ? s.begin(output) : 0);
+  const uint64_t end = mine ? min((blockIdx.y + 1) * s.per_part, s.length) : 0;
+  float sum[kEach] = {};
+  s.for_packs<kEach>(from, blockIdx.y * s.per_part + threadIdx.x / width, end, kRowThreads / width,
+                     [&](const Some<X, kEach>& pack) {
+                       for (int k = 0; k < kEach; ++k) {
+                         sum[k] += read(&pack.x[k]);
+                       }
+                     });
+  for (int k = 0; k < kEach; ++k) {
+    sums[k][threadIdx.x] = sum[k];
+  }
+  for (unsigned half = kRowThreads / 2; half >= width; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) {
+      for (int k = 0; k < kEach; ++k) {
+        sums[k][threadIdx.x] += sums[k][threadIdx.x + half];
+      }
+    }
+  }
   if (mine && threadIdx.x < width) {
-    y.put(blockIdx.y * s.outputs + output, sum / divisor);
+    for (int k = 0; k < kEach; ++k) {
+      sum[k] = sums[k][threadIdx.x] / divisor;
+    }
+    y.put_some(blockIdx.y * s.outputs + output, sum);
   }
 }
 
 struct Plan {
   Sums sums;
   bool rows = false;   // the last axis is summed
-  unsigned width = 1;  // otherwise
+  unsigned width = 1;  // otherwise: threads per row of a block
 };
 
-Plan plan_of(const Shape& x, const Axes& summed) {
+// True if neighbours of `each` outputs have neighbouring terms.
+bool has_packs(const ElementGroups& g, int64_t each) {
+  const int last = g.kept.rank - 1;
+  bool has = last >= 0 && g.kept.strides[0][last] == 1 && g.kept.sizes[last] % each == 0 &&
+             g.gone.rank <= 1;
+  for (int axis = 0; axis < last; ++axis) {
+    has = has && g.kept.strides[0][axis] % each == 0;
+  }
+  for (int axis = 0; axis < g.gone.rank; ++axis) {
+    has = has && g.gone.strides[0][axis] % each == 0;
+  }
+  return has;
+}
+
+Plan plan_of(const Shape& x, const Axes& summed, DType type) {
   Plan p{{groups_of(x, summed)}};
   Sums& s = p.sums;
   for (int axis = 0; axis < x.rank(); ++axis) {
     p.rows = x[axis] == 1 ? p.rows : summed[static_cast<size_t>(axis)];
   }
   p.rows = p.rows && s.length > kShortSum;
-  p.width = s.length <= kShortSum ? kRowThreads : column_width(s.outputs, kWidest);
-  const uint64_t blocks = p.rows ? s.outputs : (s.outputs + p.width - 1) / p.width;
+  const uint64_t each = 16 / size_of(type);
+  const uint64_t columns = has_packs(s, static_cast<int64_t>(each)) ? s.outputs / each : s.outputs;
+  p.width = s.length <= kShortSum ? kRowThreads : column_width(columns, kWidest);
+  const uint64_t blocks = p.rows ? s.outputs : (columns + p.width - 1) / p.width;
   const uint64_t most = std::max<uint64_t>(kBlocksWanted / std::max<uint64_t>(blocks, 1), 1);
   const uint64_t parts =
       std::clamp<uint64_t>(s.length / (p.rows ? kRowPart : kColumnPart), 1, most);
   s.per_part = std::max<uint64_t>((s.length + parts - 1) / parts, 1);
-  s.per_part = (s.per_part + 3) / 4 * 4;  // keeps the parts aligned
+  s.per_part = (s.per_part + 7) / 8 * 8;  // keeps the parts aligned
   s.parts = std::max<uint64_t>((s.length + s.per_part - 1) / s.per_part, 1);
   return p;
 }
 
 template <class X, class Y>
 void sum_rows(Launch& l, const X* x, Target<Y> y, const Sums& s, float divisor) {
-  constexpr bool kWide = std::is_same_v<X, float>;
-  bool four =
-      kWide && aligned16(x) && s.gone.rank == 1 && s.gone.strides[0][0] == 1 && s.length % 4 == 0;
+  constexpr uint64_t kWidth = kPack<X>;
+  bool packs = aligned16(x) && s.gone.rank == 1 && s.gone.strides[0][0] == 1 &&
+               s.length % kWidth == 0 && s.per_part % kWidth == 0;
   for (int axis = 0; axis < s.kept.rank; ++axis) {
-    four = four && s.kept.strides[0][axis] % 4 == 0;
+    packs = packs && s.kept.strides[0][axis] % static_cast<int64_t>(kWidth) == 0;
   }
-  launch_rows(
-      l, "sum of rows", s.outputs * s.parts, s.per_part, four,
-      [](auto team, auto width) { return sum_rows_kernel < team(), kWide ? width() : 1, X, Y > ; },
-      x, y, s, divisor);
+  launch_packed_rows<X>(
+      l, "sum of rows", s.outputs * s.parts, s.per_part, packs,
+      [](auto team, auto width) { return sum_rows_kernel<team(), width(), X, Y>; }, x, y, s,
+      divisor);
 }
 
 template <class X, class Y>
 void sum_columns(Launch& l, const X* x, Target<Y> y, const Sums& s, unsigned width, float divisor) {
-  l.launch("sum of columns", sum_columns_kernel<X, Y>,
-           dim3(blocks_for(s.outputs, width), static_cast<unsigned>(s.parts)), kRowThreads, x, y, s,
-           width, divisor);
+  const bool packs = has_packs(s, kPack<X>) && aligned16(x, y.data, y.gradient);
+  l.launch("sum of columns",
+           packs ? sum_columns_kernel<kPack<X>, X, Y> : sum_columns_kernel<1, X, Y>,
+           dim3(blocks_for(s.outputs, width, packs ? kPack<X> : 1), static_cast<unsigned>(s.parts)),
+           kRowThreads, x, y, s, width, divisor);
 }
 
 template <class X, class Y>
@@ -121,7 +189,7 @@ void sum(Launch& l, const Plan& p, const X* x, Target<Y> y, float divisor) {
 
 template <class T>
 void reduce(Launch& l, const Axes& summed, bool mean) {
-  const Plan p = plan_of(l.in_shape(0), summed);
+  const Plan p = plan_of(l.in_shape(0), summed, l.in_type(0));
   const Sums& s = p.sums;
   const float divisor = mean ? static_cast<float>(s.length) : 1.0f;
   const Target<T> y = target_of<T>(l, 0);
@@ -137,7 +205,10 @@ void reduce(Launch& l, const Axes& summed, bool mean) {
   if (p.rows) {
     sum_rows<float>(l, to, y, rest, divisor);
   } else {
-    sum_columns<float>(l, to, y, rest, column_width(s.outputs, kNarrowed), divisor);
+    const uint64_t each = s.outputs % kPack<float> == 0 ? kPack<float> : 1;
+    sum_columns<float>(l, to, y, rest,
+                       column_width(s.outputs / each, static_cast<unsigned>(kNarrowed / each)),
+                       divisor);
   }
 }
 
@@ -162,7 +233,8 @@ void reduce(Launch& l) {
 }
 template <Find find>
 uint64_t workspace(const NodeView& node) {
-  const Sums s = plan_of(node.in(0), find(node.in(0), node.out(0), node.query.attributes)).sums;
+  const Axes summed = find(node.in(0), node.out(0), node.query.attributes);
+  const Sums s = plan_of(node.in(0), summed, node.query.inputs[0].dtype).sums;
   return s.parts > 1 ? s.parts * s.outputs * sizeof(float) : 0;
 }
 
