@@ -11,21 +11,41 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tokens_kernels {
 namespace {
 
-// Four elements of the result per thread. An out-of-range id gives zeros. T has the size of an
-// element, or of 16 bytes of elements.
+// Four elements of the result per thread, loaded at once; neighbours in a warp are neighbours in
+// memory. An out-of-range id gives zeros. T has the size of an element, or of 16 bytes of elements.
 template <class T>
 __global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, device::StepHead* head,
-                                 uint32_t node, uint64_t n, int64_t rows, uint64_t width) {
+                                 uint32_t node, uint64_t n, int64_t rows, uint32_t width) {
   begin_kernel();
-  for_elements(n, [&](uint64_t i) {
-    const int32_t id = ids[i / width];
-    const uint64_t column = i % width;
-    const bool good = id >= 0 && id < rows;
-    if (!good && column == 0) {
-      bad_index(head, node, id);
+  const uint64_t first = uint64_t{blockIdx.x} * (kElementThreads * kElementsEach) + threadIdx.x;
+  uint32_t columns[kElementsEach];
+  int32_t of_elements[kElementsEach];
+  T elements[kElementsEach];
+  BOWLINE_UNROLL
+  for (unsigned k = 0; k < kElementsEach; ++k) {
+    const uint64_t i = min(first + k * kElementThreads, n - 1);
+    // A 32-bit division is several times cheaper.
+    const uint64_t row = i <= UINT32_MAX ? static_cast<uint32_t>(i) / width : i / width;
+    columns[k] = static_cast<uint32_t>(i - row * width);
+    of_elements[k] = ids[row];
+  }
+  BOWLINE_UNROLL
+  for (unsigned k = 0; k < kElementsEach; ++k) {
+    const int32_t id = of_elements[k];
+    elements[k] =
+        id >= 0 && id < rows ? table[static_cast<uint64_t>(id) * width + columns[k]] : T{};
+  }
+  BOWLINE_UNROLL
+  for (unsigned k = 0; k < kElementsEach; ++k) {
+    const uint64_t i = first + k * kElementThreads;
+    const int32_t id = of_elements[k];
+    if (i < n) {
+      y[i] = elements[k];
+      if (columns[k] == 0 && (id < 0 || id >= rows)) {
+        bad_index(head, node, id);
+      }
     }
-    y[i] = good ? table[static_cast<uint64_t>(id) * width + column] : T{};
-  });
+  }
 }
 
 // The same for a quantized table. T is the dtype of y.
@@ -58,7 +78,7 @@ void embedding(Launch& l) {
   const auto copy = [&]<class Bits>(uint64_t many) {
     l.launch("embedding", embedding_kernel<Bits>, element_blocks(n / many), kElementThreads,
              l.in_as<Bits>(0), l.in_i32(1), l.out_as<Bits>(0), l.head(), l.node(), n / many,
-             table[0], static_cast<uint64_t>(table[1]) / many);
+             table[0], static_cast<uint32_t>(static_cast<uint64_t>(table[1]) / many));
   };
   if (table[1] % kPack<T> == 0 && aligned16(l.in(0), l.out(0))) {
     copy.template operator()<uint4>(kPack<T>);
