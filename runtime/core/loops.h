@@ -76,18 +76,18 @@ struct Loops {
     return true;
   }
 
-  // The offsets of element i of the loop.
+  // The offsets of element i of the loop; i is less than elements().
   constexpr void offsets(uint64_t i, int64_t (&out)[N]) const {
     for (int k = 0; k < N; ++k) {
       out[k] = 0;
     }
     for (int axis = rank - 1; axis >= 0; --axis) {
-      uint64_t at = 0;
-      if (i <= UINT32_MAX) {  // a 32-bit division is several times cheaper
+      uint64_t at = i;                    // of axis 0, which needs no division
+      if (axis > 0 && i <= UINT32_MAX) {  // a 32-bit division is several times cheaper
         const auto low = static_cast<uint32_t>(i);
         at = low % sizes[axis];
         i = low / sizes[axis];
-      } else {
+      } else if (axis > 0) {
         at = i % sizes[axis];
         i /= sizes[axis];
       }

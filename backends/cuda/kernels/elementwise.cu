@@ -20,11 +20,36 @@ constexpr bool kPacks =
 template <class In, class Out>
 constexpr unsigned kEach = kPacks<In, Out> ? kPack<In> : kElementsEach;
 
-#ifdef BOWLINE_CUDA_EMULATED
-#define BOWLINE_ROLL
-#else
-#define BOWLINE_ROLL _Pragma("unroll 1")
-#endif
+// For dtypes other than f32: one kernel for all functions, because their instructions are many.
+// Only functions of two operands are compiled for f16 and bf16 on their own.
+struct AnyFunction {
+  FunctionCall call;
+  __device__ float operator()(float a, float b, float c) const {
+    switch (call.function) {
+#define BOWLINE_FORWARD(name)    \
+  case Function::name##_forward: \
+    return formulas::name##_forward(a, call.p, call.q);
+#define BOWLINE_GRADIENT(name)    \
+  case Function::name##_gradient: \
+    return formulas::name##_gradient(a, b, call.p, call.q);
+#define BOWLINE_BINARY(name)    \
+  case Function::name##_binary: \
+    return formulas::name##_binary(a, b);
+#define BOWLINE_GRADIENT_A(name)    \
+  case Function::name##_gradient_a: \
+    return formulas::name##_gradient_a(a, b, c);
+#define BOWLINE_GRADIENT_B(name)    \
+  case Function::name##_gradient_b: \
+    return formulas::name##_gradient_b(a, b, c);
+#define BOWLINE_COMPARE(name)    \
+  case Function::name##_compare: \
+    return formulas::name##_compare(a, b);
+#include "generated/functions.inc"
+      default:
+        return a;
+    }
+  }
+};
 
 // Two elements of 16 bits.
 template <class T, class F>
@@ -52,7 +77,7 @@ __device__ uint4 apply_pack(const F& f, uint4 a, uint4 b, uint4 c) {
     const float4 w = __builtin_bit_cast(float4, c);
     y = __builtin_bit_cast(
         uint4, make_float4(f(u.x, v.x, w.x), f(u.y, v.y, w.y), f(u.z, v.z, w.z), f(u.w, v.w, w.w)));
-  } else {
+  } else if constexpr (std::is_same_v<F, AnyFunction>) {
     BOWLINE_ROLL  // f contains all functions
         for (int i = 0; i < 4; ++i) {
       y = next_word(y, apply_word<T>(f, a.x, b.x, c.x));
@@ -60,6 +85,9 @@ __device__ uint4 apply_pack(const F& f, uint4 a, uint4 b, uint4 c) {
       b = next_word(b, 0);
       c = next_word(c, 0);
     }
+  } else {
+    y = {apply_word<T>(f, a.x, b.x, c.x), apply_word<T>(f, a.y, b.y, c.y),
+         apply_word<T>(f, a.z, b.z, c.z), apply_word<T>(f, a.w, b.w, c.w)};
   }
   return y;
 }
@@ -166,36 +194,6 @@ void broadcasting(Launch& l, F f) {
            packs);
 }
 
-// For dtypes other than f32. Memory limits these kernels, so one kernel for all functions suffices.
-struct AnyFunction {
-  FunctionCall call;
-  __device__ float operator()(float a, float b, float c) const {
-    switch (call.function) {
-#define BOWLINE_FORWARD(name)    \
-  case Function::name##_forward: \
-    return formulas::name##_forward(a, call.p, call.q);
-#define BOWLINE_GRADIENT(name)    \
-  case Function::name##_gradient: \
-    return formulas::name##_gradient(a, b, call.p, call.q);
-#define BOWLINE_BINARY(name)    \
-  case Function::name##_binary: \
-    return formulas::name##_binary(a, b);
-#define BOWLINE_GRADIENT_A(name)    \
-  case Function::name##_gradient_a: \
-    return formulas::name##_gradient_a(a, b, c);
-#define BOWLINE_GRADIENT_B(name)    \
-  case Function::name##_gradient_b: \
-    return formulas::name##_gradient_b(a, b, c);
-#define BOWLINE_COMPARE(name)    \
-  case Function::name##_compare: \
-    return formulas::name##_compare(a, b);
-#include "generated/functions.inc"
-      default:
-        return a;
-    }
-  }
-};
-
 struct AnyWhole {
   FunctionCall call;
   __device__ whole::F operator()(whole::F a, whole::F b, whole::F) const {
@@ -285,11 +283,24 @@ void run(Launch& l) {
   }
 }
 
+template <class T>
+void run_narrow(Launch& l) {
+  const FunctionCall call = function_of(l.op(), l.attributes());
+  switch (call.function) {
+#define BOWLINE_BINARY(name)    \
+  case Function::name##_binary: \
+    return broadcasting<T, T>(l, formulas::name##_binaryFunction{call.p, call.q});
+#include "generated/functions.inc"
+    default:
+      return run_any<T, AnyFunction>(l);
+  }
+}
+
 }  // namespace
 
 BOWLINE_KERNEL(elementwise, .run = run);
-BOWLINE_KERNEL(elementwise_f16, .run = run_any<__half, AnyFunction>);
-BOWLINE_KERNEL(elementwise_bf16, .run = run_any<__nv_bfloat16, AnyFunction>);
+BOWLINE_KERNEL(elementwise_f16, .run = run_narrow<__half>);
+BOWLINE_KERNEL(elementwise_bf16, .run = run_narrow<__nv_bfloat16>);
 BOWLINE_KERNELS_OF_INTEGERS(elementwise, .run = run_any<T, AnyWhole>);
 BOWLINE_KERNEL(elementwise_boolean, .run = run_any<Truth, AnyWhole>);
 
