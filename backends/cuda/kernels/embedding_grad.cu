@@ -19,10 +19,13 @@ constexpr unsigned kWarps = 8;
 constexpr unsigned kThreads = kLanes * kWarps;
 constexpr unsigned kLeastBlocks = 3;  // per processor, so up to 80 registers
 constexpr unsigned kChunkIds = 512;   // that a block sorts
-constexpr uint64_t kWindow = 64;      // sorted rows that a warp adds
-constexpr unsigned kColumns = 8;      // of a lane
+constexpr unsigned kWindow = kLanes;  // sorted rows that a warp adds
+// The same for few ids, whose windows would be too few for a GPU.
+constexpr uint64_t kFewIds = 2048;
+constexpr unsigned kShortWindow = 8;
+constexpr unsigned kColumns = 8;  // of a lane
 constexpr uint64_t kTile = kLanes * kColumns;
-constexpr int kBatch = 4;  // rows that a lane loads at once
+constexpr unsigned kBatch = 4;  // rows that a lane loads at once
 
 // An id in the upper half, its position in the lower half. Ids outside the table come last.
 using Entry = uint64_t;
@@ -67,19 +70,27 @@ __global__ void sort_chunks_kernel(const int32_t* ids, Entry* sorted, uint64_t c
   }
 }
 
-// Merges the sorted chunks.
+// Merges the sorted chunks: a warp finds the place of an entry, and each of its lanes searches some
+// of the chunks.
 __global__ void merge_chunks_kernel(const Entry* chunks, Entry* sorted, uint64_t count) {
   begin_kernel();
-  const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const uint64_t i = uint64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes;
   if (i >= count) {
     return;
   }
   const Entry mine = chunks[i];
-  uint64_t place = 0;
-  for (uint64_t begin = 0; begin < count; begin += kChunkIds) {
-    place += entries_below(chunks + begin, min(count - begin, uint64_t{kChunkIds}), mine);
+  uint32_t place = 0;
+  for (uint64_t begin = threadIdx.x % kLanes * kChunkIds; begin < count;
+       begin += kLanes * kChunkIds) {
+    place += static_cast<uint32_t>(
+        entries_below(chunks + begin, min(count - begin, uint64_t{kChunkIds}), mine));
   }
-  sorted[place] = mine;
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    place += __shfl_xor_sync(0xFFFFFFFF, place, distance);
+  }
+  if (threadIdx.x % kLanes == 0) {
+    sorted[place] = mine;
+  }
 }
 
 // The operands. A window has two rows of `parts`: the sum of the rows of an id that also has rows
@@ -94,11 +105,12 @@ struct Operands {
   uint64_t width;
   uint64_t tiles;
   int64_t rows;
+  unsigned window;  // sorted rows per window
 
-  __device__ float* part(uint64_t window, unsigned which) const {
-    return parts + (2 * window + which) * width;
+  __device__ float* part(uint64_t of, unsigned which) const {
+    return parts + (2 * of + which) * width;
   }
-  __device__ uint64_t end_of(uint64_t window) const { return min((window + 1) * kWindow, count); }
+  __device__ uint64_t end_of(uint64_t i) const { return min((i + 1) * window, count); }
   // True if the rows at sorted places `at` - 1 and `at` have the same id.
   __device__ bool goes_on(uint64_t at) const {
     return at > 0 && at < count && id_of(sorted[at - 1]) == id_of(sorted[at]);
@@ -142,39 +154,73 @@ struct Columns {
   }
 };
 
+// The columns of a lane in a row of dy, as they are stored.
+template <int kWidth, class T>
+struct Row {
+  Some<T, kWidth> x[Columns<kWidth>::kGroups] = {};
+
+  __device__ void load(const T* row, uint64_t tile, uint64_t width) {
+    BOWLINE_UNROLL
+    for (unsigned g = 0; g < Columns<kWidth>::kGroups; ++g) {
+      const uint64_t at = Columns<kWidth>::at(tile, g);
+      if (at < width) {
+        x[g] = *reinterpret_cast<const Some<T, kWidth>*>(row + at);
+      }
+    }
+  }
+  __device__ void add_to(Columns<kWidth>& sum) const {
+    BOWLINE_UNROLL
+    for (unsigned g = 0; g < Columns<kWidth>::kGroups; ++g) {
+      for (int k = 0; k < kWidth; ++k) {
+        sum.x[g][k] += read(&x[g].x[k]);
+      }
+    }
+  }
+};
+
+// A lane holds an entry of the window, so that no load of a row waits for the load of its entry.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads, kLeastBlocks) add_windows_kernel(Operands<T> p) {
   begin_kernel();
+  constexpr unsigned kAll = 0xFFFFFFFF;
   const uint64_t warp = uint64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes;
   const uint64_t window = warp / p.tiles;
   const uint64_t tile = warp % p.tiles;
-  const uint64_t begin = window * kWindow;
-  const uint64_t end = p.end_of(window);
+  const uint64_t begin = window * p.window;
+  if (begin >= p.count) {
+    return;
+  }
+  const auto here = static_cast<unsigned>(p.end_of(window) - begin);
+  const unsigned lane = threadIdx.x % kLanes;
+  const Entry mine = lane < here ? p.sorted[begin + lane] : entry_of(-1, p.rows, 0);
+  const auto id = static_cast<uint32_t>(id_of(mine));
+  const auto position = static_cast<uint32_t>(position_of(mine));
   bool from_before = p.goes_on(begin);
+  const unsigned go_on = __ballot_sync(kAll, lane < here && p.goes_on(begin + lane + 1) ? 1 : 0);
+  const unsigned valid = __ballot_sync(kAll, id != UINT32_MAX ? 1 : 0);
   Columns<kWidth> sum;
-  for (uint64_t first = begin; first < end; first += kBatch) {
-    Columns<kWidth> rows[kBatch];
+  for (unsigned first = 0; first < here; first += kBatch) {
+    Row<kWidth, T> loaded[kBatch];
     BOWLINE_UNROLL
-    for (int b = 0; b < kBatch; ++b) {
-      if (first + b < end) {
-        rows[b].load(p.dy + position_of(p.sorted[first + b]) * p.width, tile, p.width);
-      }
+    for (unsigned b = 0; b < kBatch; ++b) {
+      const uint64_t at = __shfl_sync(kAll, position, static_cast<int>(min(first + b, here - 1)));
+      loaded[b].load(p.dy + at * p.width, tile, p.width);
     }
     BOWLINE_UNROLL
-    for (int b = 0; b < kBatch; ++b) {
-      const uint64_t at = first + b;
-      if (at >= end || id_of(p.sorted[at]) == UINT32_MAX) {
+    for (unsigned b = 0; b < kBatch; ++b) {
+      const unsigned at = first + b;
+      if (at >= here || (valid >> at & 1) == 0) {
         return;
       }
-      sum.add(rows[b]);
-      const bool goes_on = p.goes_on(at + 1);
-      if (goes_on && at + 1 < end) {
+      loaded[b].add_to(sum);
+      const bool goes_on = (go_on >> at & 1) != 0;
+      if (goes_on && at + 1 < here) {
         continue;
       }
       if (from_before || goes_on) {
         sum.store(Target<float>{p.part(window, from_before ? 0 : 1)}, 0, tile, p.width);
       } else {
-        sum.store(p.dtable, id_of(p.sorted[at]), tile, p.width);
+        sum.store(p.dtable, __shfl_sync(kAll, id, static_cast<int>(at)), tile, p.width);
       }
       from_before = false;
       sum = {};
@@ -190,7 +236,7 @@ __global__ void __launch_bounds__(kThreads) add_parts_kernel(Operands<T> p) {
   __shared__ Shared<float[kWarps][kTile]> sums;
   const uint64_t window = blockIdx.x / p.tiles;
   const uint64_t tile = blockIdx.x % p.tiles;
-  const uint64_t begin = window * kWindow;
+  const uint64_t begin = window * p.window;
   const uint64_t end = p.end_of(window);
   const uint64_t id = id_of(p.sorted[end - 1]);
   const bool from_before = p.goes_on(begin) && id_of(p.sorted[begin]) == id;
@@ -198,7 +244,7 @@ __global__ void __launch_bounds__(kThreads) add_parts_kernel(Operands<T> p) {
     return;  // the whole block
   }
   const uint64_t after = end + entries_below(p.sorted + end, p.count - end, (id + 1) << 32);
-  const uint64_t last = (after - 1) / kWindow;
+  const uint64_t last = (after - 1) / p.window;
   const uint64_t each = (last - window + kWarps - 1) / kWarps;
   const unsigned warp = threadIdx.x / kLanes;
   const uint64_t first = window + 1 + warp * each;
@@ -231,12 +277,14 @@ static_assert(kThreads == kTile);
 struct Sizes {
   uint64_t count;
   uint64_t width;
+  unsigned window;
   uint64_t windows;
 
   Sizes(const Shape& ids, const Shape& table)
       : count(static_cast<uint64_t>(ids.elements())),
         width(static_cast<uint64_t>(table[1])),
-        windows((count + kWindow - 1) / kWindow) {}
+        window(count <= kFewIds ? kShortWindow : kWindow),
+        windows((count + window - 1) / window) {}
   uint64_t entries_bytes() const { return (count * sizeof(Entry) + 15) / 16 * 16; }
   uint64_t parts_bytes() const { return 2 * windows * width * sizeof(float); }
 };
@@ -259,7 +307,7 @@ void add_rows(Launch& l, const Sizes& s, const Target<T>& dtable) {
   l.launch("embedding gradient, sort", sort_chunks_kernel, chunk_count, kChunkIds, l.in_i32(0),
            chunks, s.count, rows);
   if (chunk_count > 1) {
-    l.launch("embedding gradient, merge", merge_chunks_kernel, blocks_for(s.count, kThreads),
+    l.launch("embedding gradient, merge", merge_chunks_kernel, blocks_for(s.count, kWarps),
              kThreads, chunks, merged, s.count);
   }
   const Operands<T> p = {chunk_count > 1 ? merged : chunks,
@@ -269,7 +317,8 @@ void add_rows(Launch& l, const Sizes& s, const Target<T>& dtable) {
                          s.count,
                          s.width,
                          (s.width + kTile - 1) / kTile,
-                         rows};
+                         rows,
+                         s.window};
   constexpr int kWidth = std::min<int>(kPack<T>, kColumns);
   const bool packs = s.width % kWidth == 0 && aligned16(p.dy, l.out(0), p.parts);
   l.launch("embedding gradient", packs ? add_windows_kernel<kWidth, T> : add_windows_kernel<1, T>,
