@@ -153,6 +153,19 @@ LISTING = """
 """
 
 
+# 16 bytes, of which an address uses a half; then 26 bytes; then a use of R9, which is loaded.
+FLIGHT = """
+\t.section\t.text.k,"ax",@progbits
+        /*0000*/                   LDG.E.128 R4, desc[UR8][R2.64] ;
+        /*0010*/                   LDG.E.U16 R0, desc[UR8][R6.64] ;
+        /*0020*/              @!P0 LD.E.64 R8, desc[UR8][R2.64] ;
+        /*0030*/                   LDG.E.128.CONSTANT R12, desc[UR8][R2.64+0x10] ;
+        /*0040*/                   FADD R1, R9, R20 ;
+        /*0050*/                   LDG.E R3, desc[UR8][R20.64] ;
+        /*0060*/                   EXIT ;
+"""
+
+
 WAITS = """
 \t.section\t.text.k,"ax",@progbits
         /*0000*/              @P0 BRA `(.L_x_1) ;
@@ -170,6 +183,12 @@ WAITS = """
 """
 
 
+def flight(listing):
+    code = Code("k", 90)
+    add_instructions(listing, {"k": code})
+    return code.flight()
+
+
 def waits(listing):
     code = Code("k", 90)
     add_instructions(listing, {"k": code})
@@ -179,7 +198,7 @@ def waits(listing):
 def self_test():
     code = Code("k", 90, registers=128, threads=256)
     add_instructions(LISTING, {"k": code})
-    expected = {"stack": 0, "local": 1, "registers": 128, "blocks": 2, "hmma": 1, "others": 3, "burst": 1, "math": 25, "conversions": 2, "wide": 1}
+    expected = {"stack": 0, "local": 1, "registers": 128, "blocks": 2, "hmma": 1, "others": 3, "burst": 1, "math": 25, "conversions": 2, "wide": 1, "flight": 16}
     lines = "* * stack<=0 others<=3  # default\na.k<1,*> 90 others<=2.5 blocks>=3\n"
     broken = [*breaches(read_budgets(lines), "a.k<1,2>", code)]
     refused = []
@@ -193,6 +212,8 @@ def self_test():
         "a stricter line": len(broken) == 2 and "others is 3, above 2.5" in broken[0],
         "a line of another kernel": not [*breaches(read_budgets(lines), "a.l<1,2>", code)],
         "a wrong line": len(refused) == 3,
+        "loads in flight": flight(FLIGHT) == 26,
+        "loads in flight, of which the last is used": flight(FLIGHT.replace("R9, R20", "R11, R20")) == 30,
         "a name": short_name("void bowline::detail::cuda::a_kernels::(anonymous namespace)::k<(int)1, float>") == "a.k<1,float>",
         "a kernel that waits": waits(WAITS) == [],
         "a load before the wait": waits(WAITS.replace("CCTL.E.PF2 [R2]", "@P2 LDG.E R3, desc[UR4][R2.64]"))

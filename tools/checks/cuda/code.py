@@ -21,6 +21,7 @@ FIGURES = {
     "math": "percent of the instructions of the main loop that multiply and add",
     "conversions": "conversions of integers to floats, and divisions, in loops",
     "wide": "loads of 16 bytes from global memory",
+    "flight": "bytes that a thread loads from global memory before it uses the first of them, at most",
 }
 
 TENSOR = re.compile(r"(HMMA|IMMA|HGMMA|IGMMA|QGMMA|QMMA)\b")
@@ -30,6 +31,9 @@ MATH = re.compile(r"(FFMA2?|HFMA2(?!\.MMA R\d+, -RZ)|IDP|IMAD(?!\.MOV|\.SHL|\.IA
 CONVERSION = re.compile(r"I2F\w*\b|CALL\S* `\(\$")
 SHARED = re.compile(r"(LDSM|LDS|STS|LDGSTS)\b")
 WIDE = re.compile(r"LDG\S*\.128")
+GLOBAL = re.compile(r"LDG?\.\S* (R\d+)")  # LD: of an address that comes from memory itself
+WIDTH = re.compile(r"\.(128|64|[US]16|[US]8)\b")
+REGISTER = re.compile(r"\bR(\d+)(\.64)?")
 LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 LABEL = re.compile(r"(\.L_[\w]+):")
 TARGET = re.compile(r"^(?:@!?U?P\w+ )?BRA\b.*`\((\.L_\w+)\)")
@@ -126,6 +130,29 @@ class Code:
             most = max(most, run)
         return most
 
+    def flight(self):
+        """The most bytes of loads from global memory between which no instruction uses a loaded
+        register. Reads the code in its order, up to a jump back or an end.
+        """
+        most = now = 0
+        loaded = set()
+        for _, text in self.instructions:
+            operation = PREDICATE.sub("", text)
+            load = GLOBAL.match(operation)
+            # The address of a load is used, but not its result.
+            used = operation[load.end():] if load else operation
+            touched = {int(n) + i for n, pair in REGISTER.findall(used) for i in range(2 if pair else 1)}
+            if loaded & touched or ENDS.match(text):
+                now, loaded = 0, set()
+            if load:
+                width = WIDTH.search(operation[:load.start(1)])
+                size = int(re.sub(r"\D", "", width[1])) // 8 if width else 4
+                first = int(load[1][1:])
+                loaded |= set(range(first, first + max(size // 4, 1)))
+                now += size
+                most = max(most, now)
+        return most
+
     def blocks(self):
         if self.threads == 0:
             return None
@@ -152,6 +179,7 @@ class Code:
             "conversions": sum(CONVERSION.match(PREDICATE.sub("", t)) is not None for at, t in self.instructions
                                if any(begin <= at <= end for begin, end in self.ranges)),
             "wide": sum(WIDE.match(PREDICATE.sub("", t)) is not None for _, t in self.instructions),
+            "flight": self.flight(),
         }
         return {name: number for name, number in found.items() if number is not None}
 
