@@ -226,6 +226,13 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
+// 1 / x, with a relative error of 2^-23.
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // The product as 64 bits, in one instruction: the compiler may widen a factor ahead of a loop, and
 // then multiplies 64 bits by 64.
 __device__ inline int64_t multiply_wide(int a, int b) {

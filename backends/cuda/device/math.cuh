@@ -2,15 +2,21 @@
 #pragma once
 
 #include "platform.h"
+#ifndef BOWLINE_CUDA_EMULATED
+#include "ptx.cuh"
+#endif
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // 1 / (1 + e^-x), and 1 minus it in `rest`. Computed from e^-|x|, so that small results keep their
-// relative error.
+// relative error. A division has a branch for large and small divisors, which here are none. It
+// would keep the compiler from computing several results at once.
 __device__ inline float sigmoid(float x, float& rest) {
   const float e = expf(-fabsf(x));
-  const float large = 1.0f / (1.0f + e);
-  const float small = e / (1.0f + e);
+  const float divisor = 1.0f + e;  // 1 to 2
+  const float estimate = reciprocal(divisor);
+  const float large = fmaf(fmaf(-divisor, estimate, 1.0f), estimate, estimate);
+  const float small = e * large;
   rest = x < 0 ? large : small;
   return x < 0 ? small : large;
 }

@@ -35,6 +35,9 @@ __device__ void write_first(T* at, bool packs, int count, const float (&v)[kCoun
   }
 }
 
+// The steps that have an operand.
+enum class Step : uint8_t { bias, addend, slope };
+
 // The steps are those of runtime/ops/fused_mat_mul.cpp; null: no such step. Operands have the dtype
 // of the node, except a gradient, which is f32.
 struct Results {
@@ -53,20 +56,107 @@ struct Results {
   // first `count` are inside y. `packs`: all are, and allow_packs() holds for groups of kCount.
   template <class T, int kCount>
   __device__ void put(float (&v)[kCount], int64_t at, int column, bool packs, int count) const {
+    put_with<T>(v, at, packs, count, [&]<Step kStep>(float(&x)[kCount]) {
+      read_first(static_cast<const T*>(operand_of(kStep)) + (kStep == Step::bias ? column : at),
+                 packs, count, x);
+    });
+  }
+  template <class T>
+  __device__ void put(float sum, int64_t at, int column) const {
+    float v[1] = {sum};
+    put<T>(v, at, column, false, 1);
+  }
+  // The dtype must be the same for all threads.
+  __device__ void put(DType type, float sum, int64_t at, int column) const {
+    type == DType::f32   ? put<float>(sum, at, column)
+    : type == DType::f16 ? put<__half>(sum, at, column)
+                         : put<__nv_bfloat16>(sum, at, column);
+  }
+
+  // The operands of the steps for kCount results in a row.
+  template <class T, int kCount>
+  struct Operands {
+    static constexpr int kPacks = kCount / kPack<T>;
+    uint4 addend[kPacks];
+    uint4 slope[kPacks];
+  };
+  // Loads them ahead of put(), whose steps take less time than a load.
+  template <class T, int kCount>
+  __device__ void load(Operands<T, kCount>& to, int64_t at) const {
+    load_packs<T>(to.addend, addend, at);
+    load_packs<T>(to.slope, slope, at);
+  }
+  template <class T, int kPacks>
+  __device__ void load_bias(uint4 (&to)[kPacks], int column) const {
+    load_packs<T>(to, bias, column);
+  }
+  // put() with operands that are loaded if `packs` holds.
+  template <class T, int kCount, int kPacks>
+  __device__ void put(float (&v)[kCount], int64_t at, int column, bool packs, int count,
+                      const uint4 (&biases)[kPacks], const Operands<T, kCount>& loaded) const {
+    put_with<T>(v, at, packs, count, [&]<Step kStep>(float(&x)[kCount]) {
+      if (packs) {
+        unpack_all<T>(kStep == Step::bias     ? biases
+                      : kStep == Step::addend ? loaded.addend
+                                              : loaded.slope,
+                      x);
+      } else {
+        read_first(static_cast<const T*>(operand_of(kStep)) + (kStep == Step::bias ? column : at),
+                   false, count, x);
+      }
+    });
+  }
+
+  // True if rows of n elements consist of groups of `many`, which can be read and written at once.
+  bool allow_packs(int64_t n, unsigned many, uint64_t element_bytes) const {
+    const uintptr_t all = number(bias) | number(addend) | number(slope) | number(sums) | number(y);
+    return n % many == 0 && all % std::min<uint64_t>(many * element_bytes, 16) == 0 &&
+           aligned16(gradient);
+  }
+
+ private:
+  __device__ const void* operand_of(Step step) const {
+    return step == Step::bias ? bias : step == Step::addend ? addend : slope;
+  }
+  template <class T, int kPacks>
+  __device__ static void load_packs(uint4 (&to)[kPacks], const void* from, int64_t at) {
+    if (from != nullptr) {
+      BOWLINE_UNROLL
+      for (int i = 0; i < kPacks; ++i) {
+        to[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(from) + at + i * kPack<T>);
+      }
+    }
+  }
+  template <class T, int kPacks, int kCount>
+  __device__ static void unpack_all(const uint4 (&packs)[kPacks], float (&x)[kCount]) {
+    BOWLINE_UNROLL
+    for (int i = 0; i < kPacks; ++i) {
+      float some[kPack<T>];
+      unpack<T>(packs[i], some);
+      BOWLINE_UNROLL
+      for (int e = 0; e < kPack<T>; ++e) {
+        x[i * kPack<T> + e] = some[e];
+      }
+    }
+  }
+  // operand.operator()<kStep>(x) gets the operands of a step.
+  template <class T, int kCount, class F>
+  __device__ void put_with(float (&v)[kCount], int64_t at, bool packs, int count,
+                           const F& operand) const {
     if (is_frozen()) {
       return;
     }
     float x[kCount];
     if (bias != nullptr) {
-      read_first(static_cast<const T*>(bias) + column, packs, count, x);
+      operand.template operator()<Step::bias>(x);
       add(v, x);
     }
     if (addend != nullptr) {
-      read_first(static_cast<const T*>(addend) + at, packs, count, x);
+      operand.template operator()<Step::addend>(x);
       add(v, x);
     }
     if (slope != nullptr) {
-      read_first(static_cast<const T*>(slope) + at, packs, count, x);
+      operand.template operator()<Step::slope>(x);
       BOWLINE_UNROLL
       for (int i = 0; i < kCount; ++i) {
         v[i] = formulas::gelu_tanh_gradient(x[i], v[i], 0, 0);
@@ -89,26 +179,7 @@ struct Results {
     }
     write_first(gradient + at, packs, count, v);
   }
-  template <class T>
-  __device__ void put(float sum, int64_t at, int column) const {
-    float v[1] = {sum};
-    put<T>(v, at, column, false, 1);
-  }
-  // The dtype must be the same for all threads.
-  __device__ void put(DType type, float sum, int64_t at, int column) const {
-    type == DType::f32   ? put<float>(sum, at, column)
-    : type == DType::f16 ? put<__half>(sum, at, column)
-                         : put<__nv_bfloat16>(sum, at, column);
-  }
 
-  // True if rows of n elements consist of groups of `many`, which can be read and written at once.
-  bool allow_packs(int64_t n, unsigned many, uint64_t element_bytes) const {
-    const uintptr_t all = number(bias) | number(addend) | number(slope) | number(sums) | number(y);
-    return n % many == 0 && all % std::min<uint64_t>(many * element_bytes, 16) == 0 &&
-           aligned16(gradient);
-  }
-
- private:
   static uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(address); }
   template <int kCount>
   __device__ static void add(float (&v)[kCount], const float (&x)[kCount]) {

@@ -45,6 +45,36 @@ struct SplitResults {
       to.put<T>(v, i, column, all, count);
     }
   }
+  // The same with operands that are loaded ahead.
+  template <int kCount>
+  using Operands = Results::Operands<T, kCount>;
+  template <int kCount>
+  using Biases = uint4[Operands<kCount>::kPacks];
+  template <int kCount>
+  __device__ void put(const TilePlace& place, int row, int column, float (&v)[kCount],
+                      const Biases<kCount>& biases, const Operands<kCount>& loaded) const {
+    const int count = sizes[1] - column;
+    const bool all = packs && count >= kCount;
+    const int64_t i = at(place, row, column);
+    if (splits > 1) {
+      write_first(parts + place.part * in_part + i, all, count, v);
+    } else {
+      to.put<T>(v, i, column, all, count, biases, loaded);
+    }
+  }
+  // `column` is inside. Rows that are not stand for the last one.
+  template <int kCount>
+  __device__ void load(Operands<kCount>& into, const TilePlace& place, int row, int column) const {
+    if (packs && splits == 1) {
+      to.load(into, at(place, min(row, sizes[0] - 1), column));
+    }
+  }
+  template <int kCount>
+  __device__ void load_biases(uint4 (&into)[kCount], int column) const {
+    if (packs && splits == 1) {
+      to.load_bias<T>(into, column);
+    }
+  }
   __device__ int line_count() const { return lines.operand == 0 ? sizes[0] : sizes[1]; }
   // True if the blocks of this tile sum the lines of an operand that belong to it.
   __device__ bool sums_lines(const TilePlace& place) const {

@@ -93,6 +93,7 @@ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 }
 
 inline float power_of_two(float x) { return std::exp2(x); }
+inline float reciprocal(float x) { return 1 / x; }
 inline int64_t multiply_wide(int a, int b) { return int64_t{a} * b; }
 inline int opaque(int x) { return x; }
 

@@ -83,7 +83,8 @@ class Slab {
   // Two lanes exchange their pairs, so that each stores four sums of a row.
   template <int kTiles>
   __device__ void store(const float (&sums)[kTiles][4]) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    // Addresses are computed here, and do not fill registers in the loop over slabs.
+    const int lane = opaque(static_cast<int>(threadIdx.x)) % 32;
     const bool upper = lane % 2 != 0;
     const int row = lane / 4 + (upper ? 8 : 0);
     BOWLINE_UNROLL
@@ -130,6 +131,27 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
                            const TilePlace& place, const Packs& shared, int row, int column) {
   constexpr int kColumns = 8 * kTilesN;
   const Slab<kColumns> slab(shared);
+  constexpr int kRows = 32 * 8 / kColumns;  // that the warp takes at once
+  const int lane = opaque(static_cast<int>(threadIdx.x)) % 32;
+  const int at_column = column + lane * 8 % kColumns;
+  const bool is_inside = at_column < results.sizes[1];
+  int at_row = row + lane * 8 / kColumns;
+  using Operands = typename SplitResults<T>::template Operands<8>;
+  const auto load = [&](Operands& to, int ahead) {
+    if (is_inside) {
+      results.template load<8>(to, place, at_row + ahead * kRows, at_column);
+    }
+  };
+  typename SplitResults<T>::template Biases<8> biases;
+  if (is_inside) {
+    results.load_biases(biases, at_column);
+  }
+  constexpr int kAhead = sizeof(T) == 2 ? 3 : 2;  // groups
+  Operands operands[kAhead];
+  BOWLINE_UNROLL
+  for (int i = 0; i < kAhead - 1; ++i) {
+    load(operands[i], i);
+  }
   BOWLINE_KEEP_LOOP
   for (int i = 0; i < kTilesM; ++i) {
     BOWLINE_UNROLL
@@ -140,14 +162,18 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
     }
     __syncwarp();
     BOWLINE_KEEP_LOOP
-    for (int group = static_cast<int>(threadIdx.x) % 32; group < slab.kGroups; group += 32) {
-      const int at_row = row + 16 * i + group * 8 / kColumns;
-      const int at_column = column + group * 8 % kColumns;
-      if (at_row < results.sizes[0] && at_column < results.sizes[1]) {
+    for (int group = lane; group < slab.kGroups; group += 32) {
+      load(operands[kAhead - 1], kAhead - 1);
+      if (is_inside && at_row < results.sizes[0]) {
         float v[8];
         slab.load(group, v);
-        results.put(place, at_row, at_column, v);
+        results.template put<8>(place, at_row, at_column, v, biases, operands[0]);
       }
+      BOWLINE_UNROLL
+      for (int j = 1; j < kAhead; ++j) {
+        operands[j - 1] = operands[j];
+      }
+      at_row += kRows;
     }
     __syncwarp();
   }
@@ -335,8 +361,8 @@ void launch_tile(Launch& l, Product<T> p) {
   constexpr unsigned kStage = parts<T>(kWay) * Tile::kStage * sizeof(uint4);
   p.stages = kWay == Way::copies ? stages_of(l.traits(), kStage, Tile::kBlocks) : kStages;
   const auto launch = [&](auto* kernel) {
-    l.launch_shared("tensor product", kernel, blocks, Tile::kThreads,
-                    static_cast<unsigned>(p.stages) * kStage, p);
+    l.launch_shared("tensor product", kernel, blocks,
+                    Tile::kThreads, static_cast<unsigned>(p.stages) * kStage, p);
   };
   // The gradient of a weight has lines across k.
   if constexpr (!kAlongA && !kAlongB && kWay != Way::codes) {
