@@ -20,8 +20,13 @@ struct TileSize {
   int m;
   int n;
   int rate;
+  int threads;
+  bool is_alone;  // an SM holds one block
 };
-constexpr TileSize kTiles[] = {{128, 256, 100}, {128, 128, 90}, {64, 64, 60}, {32, 32, 35}};
+constexpr TileSize kTiles[] = {{128, 256, 100, 256, true},
+                               {128, 128, 90, 128, false},
+                               {64, 64, 60, 64, false},
+                               {32, 32, 35, 32, false}};
 
 // The tile, and the parts of k.
 struct Plan {
@@ -37,20 +42,25 @@ inline int64_t tiles_of(const MatrixProduct& p, const TileSize& tile) {
 }
 
 // Clock cycles that a product takes, in a model: an SM multiplies 1,024 pairs of 16-bit elements or
-// 512 of TF32 per cycle, and its share of the memory bandwidth is 10 bytes per cycle. The block
-// that adds the parts of a tile reads 32 bytes per cycle from the cache, and waits for 1,000
-// cycles.
+// 512 of TF32 per cycle. Its share of the cache's bandwidth is 28 bytes per cycle, and of the
+// memory's 10. The first panels of a block arrive after 3,000 cycles, and a warp takes 250 for 256
+// results, on Hopper. Blocks of the same SM overlap with both. The block that adds the parts of a
+// tile reads 32 bytes per cycle from the cache, and waits for 1,000 cycles.
 inline int64_t cycles(const MatrixProduct& p, DType type, const Traits& traits,
                       const TileSize& tile, int64_t splits) {
   const auto batch = static_cast<int64_t>(p.batch.elements());
   const int64_t blocks = tiles_of(p, tile) * splits;
-  const int64_t waves = (blocks + traits.processors - 1) / traits.processors;
+  const int64_t of_processor = (blocks + traits.processors - 1) / traits.processors;
   const int64_t depth = (p.k + splits - 1) / splits + kDepth;
   const int64_t rate = type == DType::f32 ? 512 : 1024;
-  const int64_t one = tile.m * tile.n * depth / rate * 100 / tile.rate;
+  const int64_t size = type == DType::f32 ? 4 : 2;
+  const int64_t multiplied = of_processor * tile.m * tile.n * depth / rate * 100 / tile.rate;
+  const int64_t loaded = blocks * (tile.m + tile.n) * depth * size / (28 * traits.processors);
+  const int64_t ends = 3000 + tile.m * tile.n / (8 * tile.threads) * 250;
   const int64_t written = splits * p.m * p.n * batch * 4;
   const int64_t added = splits * tile.m * tile.n * 4;
-  return waves * one + (splits == 1 ? 0 : 1000 + written / (10 * traits.processors) + added / 32);
+  return std::max(multiplied, loaded) + (tile.is_alone ? of_processor : 1) * ends +
+         (splits == 1 ? 0 : 1000 + written / (10 * traits.processors) + added / 32);
 }
 
 // The tiles of f32 matrices begin with the second one: panels of the largest do not fit.
