@@ -86,13 +86,10 @@ class Panel {
   template <bool kCodes>
   __device__ void load() {
     if (!kCodes || source_.codes.codes == nullptr) {
+      elements_ = kAlongK ? end_ - k_ - kOfPack * column_ : source_.rows - row_ - kOfPack * column_;
       BOWLINE_UNROLL
       for (int j = 0; j < kEach; ++j) {
-        if (source_.packs) {
-          moving_[j] = is_inside(j) ? *reinterpret_cast<const uint4*>(at(j)) : uint4{0, 0, 0, 0};
-        } else {
-          moving_[j] = gather(j);
-        }
+        load_around(j);
       }
       advance();
     }
@@ -113,9 +110,16 @@ class Panel {
       advance();
       return;
     }
+    if (source_.packs) {
+      BOWLINE_UNROLL
+      for (int j = 0; j < kEach; ++j) {
+        to.store(to_ + j * kThreads, around_[j][0]);
+      }
+      return;
+    }
     BOWLINE_UNROLL
     for (int j = 0; j < kEach; ++j) {
-      to.store(to_ + j * kThreads, moving_[j]);
+      to.store(to_ + j * kThreads, inside(j));
     }
   }
 
@@ -130,23 +134,43 @@ class Panel {
   __device__ bool is_inside(int j) const {
     return kAlongK ? j * kLines < rows_left_ && left_ > 0 : j * kLines < left_;
   }
-  // Loads single elements.
-  __device__ uint4 gather(int j) const {
-    const int first = kAlongK ? k_ + kOfPack * column_ : row_ + kOfPack * column_;
-    const int end = !is_inside(j) ? 0 : kAlongK ? end_ : source_.rows;
-    const T* const from = at(j);
-    Some<T, 8> some;
+  // The packs of global memory that hold the elements of a pack, which may begin at any element.
+  // Nothing waits for them until inside() is called.
+  __device__ void load_around(int j) {
+    const int before = source_.packs ? 0 : elements_before();
+    const auto* const packs = reinterpret_cast<const uint4*>(at(j) - before);
+    const bool needs_next = before + min(elements_, kOfPack) > kOfPack;
+    around_[j][0] = is_inside(j) && elements_ > 0 ? packs[0] : uint4{0, 0, 0, 0};
+    around_[j][1] = is_inside(j) && needs_next ? packs[1] : uint4{0, 0, 0, 0};
+  }
+  // Elements between a multiple of 16 bytes and a pack. All packs of the thread have the same,
+  // because their distances are multiples of 8 lines or elements.
+  __device__ int elements_before() const {
+    return static_cast<int>(reinterpret_cast<uintptr_t>(from_) % 16 / sizeof(T));
+  }
+  // The elements of a pack from what load_around() has loaded. Those outside the matrix are 0.
+  __device__ uint4 inside(int j) const {
+    const uint4& a = around_[j][0];
+    const uint4& b = around_[j][1];
+    const uint32_t words[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    const int before = elements_before();
+    uint32_t by_four[6];
     BOWLINE_UNROLL
-    for (int e = 0; e < 8; ++e) {
-      if (first + e < end) {
-        some.x[e] = from[e];
-      } else {
-        write(&some.x[e], 0.0f);
-      }
+    for (int i = 0; i < 6; ++i) {
+      by_four[i] = (before & 4) != 0 ? words[i + 2] : words[i];
     }
-    uint4 pack;
-    memcpy(&pack, &some, sizeof(pack));
-    return pack;
+    uint32_t by_two[5];
+    BOWLINE_UNROLL
+    for (int i = 0; i < 5; ++i) {
+      by_two[i] = (before & 2) != 0 ? by_four[i + 1] : by_four[i];
+    }
+    uint32_t pack[4];
+    BOWLINE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t pair = (before & 1) != 0 ? by_two[i] >> 16 | by_two[i + 1] << 16 : by_two[i];
+      pack[i] = elements_ > 2 * i + 1 ? pair : elements_ > 2 * i ? pair & 0xFFFF : 0;
+    }
+    return {pack[0], pack[1], pack[2], pack[3]};
   }
   __device__ void decode(int j, float (&v)[8]) const {
     const int line = line_ + j * kLines;
@@ -189,7 +213,8 @@ class Panel {
   int left_;                // steps of k from its first element on
   int64_t first_line_ = 0;  // of a quantized matrix
   const T* from_ = nullptr;
-  uint4 moving_[kEach];
+  int elements_ = 0;  // along the line, from the first element of the loaded packs on
+  uint4 around_[kEach][2];
 };
 
 // Loads the fragments of 16 kTiles rows and two packs of k, a step, from a panel. kIsA: as operand

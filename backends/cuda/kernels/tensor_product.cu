@@ -82,9 +82,7 @@ class Slab {
 
   // Two lanes exchange their pairs, so that each stores four sums of a row.
   template <int kTiles>
-  __device__ void store(const float (&sums)[kTiles][4]) const {
-    // Addresses are computed here, and do not fill registers in the loop over slabs.
-    const int lane = opaque(static_cast<int>(threadIdx.x)) % 32;
+  __device__ void store(int lane, const float (&sums)[kTiles][4]) const {
     const bool upper = lane % 2 != 0;
     const int row = lane / 4 + (upper ? 8 : 0);
     BOWLINE_UNROLL
@@ -132,6 +130,8 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
   constexpr int kColumns = 8 * kTilesN;
   const Slab<kColumns> slab(shared);
   constexpr int kRows = 32 * 8 / kColumns;  // that the warp takes at once
+  constexpr bool kIs16 = sizeof(T) == 2;
+  // Computed here, and so in no register during the loop over panels.
   const int lane = opaque(static_cast<int>(threadIdx.x)) % 32;
   const int at_column = column + lane * 8 % kColumns;
   const bool is_inside = at_column < results.sizes[1];
@@ -146,7 +146,7 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
   if (is_inside) {
     results.load_biases(biases, at_column);
   }
-  constexpr int kAhead = sizeof(T) == 2 ? 3 : 2;  // groups
+  constexpr int kAhead = kIs16 ? 3 : 1;  // groups
   Operands operands[kAhead];
   BOWLINE_UNROLL
   for (int i = 0; i < kAhead - 1; ++i) {
@@ -157,7 +157,7 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
     BOWLINE_UNROLL
     for (int tile = 0; tile < kTilesM; ++tile) {
       if (tile == i) {
-        slab.store(sums[tile]);
+        slab.store(kIs16 ? opaque(lane) : lane, sums[tile]);
       }
     }
     __syncwarp();
@@ -360,8 +360,12 @@ void launch_tile(Launch& l, Product<T> p) {
       p.tiles[0] * p.tiles[1] * p.results.splits * static_cast<unsigned>(p.batches.elements());
   constexpr unsigned kStage = parts<T>(kWay) * Tile::kStage * sizeof(uint4);
   p.stages = kWay == Way::copies ? stages_of(l.traits(), kStage, Tile::kBlocks) : kStages;
+  const auto has_packs = [](const PanelSource<T>& s) {
+    return s.packs || s.codes.codes != nullptr;
+  };
+  const bool packs = has_packs(p.sources[0]) && has_packs(p.sources[1]);
   const auto launch = [&](auto* kernel) {
-    l.launch_shared("tensor product", kernel, blocks,
+    l.launch_shared(packs ? "tensor product" : "tensor product, unaligned rows", kernel, blocks,
                     Tile::kThreads, static_cast<unsigned>(p.stages) * kStage, p);
   };
   // The gradient of a weight has lines across k.

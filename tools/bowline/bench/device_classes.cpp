@@ -42,13 +42,15 @@ constexpr KernelRate shader_rate(std::string_view shader, Unit unit, double shar
 
 constexpr KernelRate kRates[] = {
     {"product", Unit::f32, 0.62, "matmul.product_kernel<float,128,8,1,false>"},
-    // Modelled from the machine code of the largest tile. 64 steps of k take 1,638 cycles of matrix
-    // instructions on Hopper, 1,480 of accesses to shared memory and 540 of issuing. With 0.85 of
-    // that rate, which is 0.77 of cuBLASLt's, a step of k takes 1.53 times as long as at the peak.
-    // The rest of a tile takes as long as 683 steps at the peak. An older loop had the same rest
-    // and reached 0.25 where k was 768, and 0.30 where it was 3,072, on an H100. So the kernel
-    // reaches 1 / (1.53 + 683 / k): 0.41 where k is 768, the smallest of GPT-2 124M.
-    {"tensor product", Unit::matrix, 0.41, "tensor_product.tile_kernel<*Tile<128,*Way)0,*>"},
+    // Measured on an H200, in products of GPT-2 124M with 32 x 1024 tokens that were fused with
+    // Gelu or its gradient: 0.36 and 0.33. Afterwards the steps that follow a product became
+    // shorter, so this is a lower bound.
+    {"tensor product", Unit::matrix, 0.36, "tensor_product.tile_kernel<*Tile<128,*Way)0,*>"},
+    // Modelled from the machine code: a warp takes 1,270 cycles for 32 steps of k, or 0.24 of the
+    // peak, and the rate is 0.85 of that. A step of 32 x 1024 tokens with these kernels alone took
+    // 162 ms on an H200, of which products took 135. With the rate above, that leaves 0.09 for the
+    // two products that read 50,257 logits per row. But that loop waited for each pack of elements.
+    {"tensor product, unaligned rows", Unit::matrix, 0.2, ""},
     // Measured on an H100, in products of GPT-2 124M with 32 x 1024 tokens: 0.75 where k is 768,
     // 0.89 where it is 3,072, and 0.12 to 0.19 for 50,257 logits.
     {"cublasLtMatmul", Unit::matrix, 0.75, ""},
