@@ -48,6 +48,11 @@ class CudaVariants : public testing::Test {
 
 constexpr const char* kF16 = "| [120,72] [72,248] | | dtype=f16";
 constexpr const char* kF32 = "| [120,72] [72,248] |";
+constexpr const char* kAttention =
+    "| [1,70,2,64] [1,70,2,64] [1,70,2,64] | causal=true | dtype=f16";
+constexpr const char* kAttentionGrad =
+    "| [1,70,2,64] [1,70,2,64] [1,70,2,64] =Attention.0(0,1,2) =Attention.1(0,1,2) [1,70,2,64] | "
+    "causal=true | dtype=f16";
 
 TEST_F(CudaVariants, TheTileOfAProductIsForced) {
   struct Tile {
@@ -78,6 +83,13 @@ TEST_F(CudaVariants, ProductsUseNoAsynchronousCopies) {
   EXPECT_LT(without.shared_bytes, with.shared_bytes) << "copies have more stages";
 }
 
+// Rows of 33 elements do not begin at multiples of 16 bytes, so panels of them cannot be copied.
+TEST_F(CudaVariants, ProductsOfUnalignedRowsHaveANameOfTheirOwn) {
+  EXPECT_EQ(launch_of("", Op::MatMul, "| [64,33] [33,40] | | dtype=f16").name,
+            "tensor product, unaligned rows");
+  EXPECT_EQ(launch_of("no_async_copies", Op::MatMul, kF16).name, "tensor product");
+}
+
 TEST_F(CudaVariants, ProductsOfFewRowsUseTheKernelsOfLargerOnes) {
   constexpr const char* kFew = "| [2,64] [40,64] [40] | | dtype=f16";
   EXPECT_EQ(launch_of("no_few_rows", Op::Linear, kFew).name, "tensor product");
@@ -99,8 +111,6 @@ TEST_F(CudaVariants, AnArchitectureHasItsKernels) {
 }
 
 TEST_F(CudaVariants, TheKernelOfAttentionIsForced) {
-  constexpr const char* kAttention =
-      "| [1,17,2,16] [1,70,2,16] [1,70,2,16] | causal=true | dtype=f16";
   const Launched few = launch_of("attention_few", Op::Attention, kAttention);
   const Launched mma = launch_of("attention_mma", Op::Attention, kAttention);
   const Launched tiles = launch_of("attention_tiles", Op::Attention, kAttention);
@@ -112,6 +122,17 @@ TEST_F(CudaVariants, TheKernelOfAttentionIsForced) {
   constexpr const char* kDecoding = "| [1,1,2,16] [1,700,2,16] [1,700,2,16] | | dtype=f16";
   EXPECT_GT(launch_of("", Op::Attention, kDecoding).blocks,
             launch_of("one_part", Op::Attention, kDecoding).blocks);
+}
+
+// Each pass over 70 rows of two heads has four blocks.
+TEST_F(CudaVariants, PassesOfFewBlocksShareALaunch) {
+  const Launched few = launch_of("", Op::AttentionGrad, kAttentionGrad);
+  EXPECT_EQ(few.name, "tensor attention_grad of few blocks");
+  EXPECT_EQ(few.blocks, 2 * 2 * 2u);
+  EXPECT_EQ(launch_of("", Op::Attention, kAttention).name, "tensor attention of few blocks");
+  machine().processors = 2;
+  EXPECT_EQ(launch_of("", Op::AttentionGrad, kAttentionGrad).name, "tensor attention_grad keys");
+  EXPECT_EQ(launch_of("", Op::Attention, kAttention).name, "tensor attention");
 }
 
 TEST_F(CudaVariants, ProductsGoThroughScratchMemory) {

@@ -334,10 +334,15 @@ struct Place {
   int first;
   int head;
   int batch;
-  __device__ Place(unsigned tiles, int own, int heads)
-      : first(static_cast<int>(tiles - 1 - blockIdx.x % tiles) * own),
-        head(static_cast<int>(blockIdx.x / tiles % static_cast<unsigned>(heads))),
-        batch(static_cast<int>(blockIdx.x / tiles / static_cast<unsigned>(heads))) {}
+  // `before`: blocks of the launch that have other work.
+  __device__ Place(unsigned tiles, int own, int heads, unsigned before = 0)
+      : Place(blockIdx.x - before, tiles, own, static_cast<unsigned>(heads)) {}
+
+ private:
+  __device__ Place(unsigned block, unsigned tiles, int own, unsigned heads)
+      : first(static_cast<int>(tiles - 1 - block % tiles) * own),
+        head(static_cast<int>(block / tiles % heads)),
+        batch(static_cast<int>(block / tiles / heads)) {}
 };
 
 inline const char* refusal(const NodeView& node) {

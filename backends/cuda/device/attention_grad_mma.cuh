@@ -47,6 +47,21 @@ __device__ inline Problem static_sizes(Problem p) {
   return p;
 }
 
+// Starts copies of the statistics of the queries [first, first + kQueries), which another launch
+// has computed.
+template <int kQueries>
+__device__ void copy_statistics(const Problem& p, int64_t batch, int head, int first,
+                                const Statistics& to) {
+  constexpr int kEach = kQueries / 4;  // packs of lse, and of delta
+  const int thread = fresh_thread();
+  if (thread < 2 * kEach) {
+    const int query = first + thread % kEach * 4;
+    const float* const from =
+        thread < kEach ? p.lse_of(batch, head, query) : p.delta_of(batch, head, query);
+    copy_async(to.lse, thread, from, max(0, min(16, 4 * (p.queries - query))));
+  }
+}
+
 // Computes the statistics of the queries of the block, for this pass and the one over keys. `own_d`
 // has their rows of dout, which the group of copies before the last fills. A thread waits only for
 // its own copies.
@@ -180,9 +195,10 @@ __device__ void write(const Lane& l, const Block<kColumns> (&sums)[kRowTiles],
   }
 }
 
-// The gradient with respect to kOwn queries of a head, on tensor cores.
-template <class T, int kPadded, int kRowTiles, bool kPlain>
-__device__ void multiply_queries(const Problem& given) {
+// The gradient with respect to kOwn queries of a head, on tensor cores. kPrepared: an earlier
+// launch has computed the statistics. `before`: blocks of the launch with other work.
+template <class T, int kPadded, int kRowTiles, bool kPlain, bool kPrepared>
+__device__ void multiply_queries(const Problem& given, unsigned before) {
   using M = GradTiling<kPadded, false, kRowTiles>;
   Problem p = static_sizes(promised<kPlain>(given));
   const Lane l(static_cast<int>(threadIdx.x));
@@ -196,7 +212,7 @@ __device__ void multiply_queries(const Problem& given) {
     const int stage = 2 * stage_of<M>(first) + (d ? 1 : 0);
     return Tile<T, kPadded>{others.from(stage * M::kOthers * M::kPacks)};
   };
-  const Place place(p.tiles, M::kOwn, p.heads);
+  const Place place(p.tiles, M::kOwn, p.heads, before);
   p.read_counts(place.batch);
   const Rows queries = p.queries_of(place.batch, place.head);
   const int kv_head = place.head / (p.heads / p.kv_heads);
@@ -218,9 +234,14 @@ __device__ void multiply_queries(const Problem& given) {
   };
   own.template copy<M::kOwn, kPlain>(queries, place.first);
   own_d.template copy<M::kOwn, kPlain>(p.of_queries(p.d_o, place.batch, place.head), place.first);
+  if constexpr (kPrepared) {
+    copy_statistics<M::kOwn>(p, place.batch, place.head, place.first, statistics);
+  }
   commit_copies();
   copy(begin);
-  load_statistics<T, kPadded, M::kOwn>(p, place, own_d, statistics);
+  if constexpr (!kPrepared) {
+    load_statistics<T, kPadded, M::kOwn>(p, place, own_d, statistics);
+  }
 
   const int first_step = first_step_of<kPadded, M::kColumns>(blockIdx.y);
   Block<M::kColumns / 8> sums[kRowTiles];
@@ -284,7 +305,7 @@ template <class T, int kPadded, int kRowTiles, bool kPlain>
 __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_queries_kernel(Problem p) {
   begin_kernel();
   if constexpr (kMultiplies<T>) {
-    multiply_queries<T, kPadded, kRowTiles, kPlain>(p);
+    multiply_queries<T, kPadded, kRowTiles, kPlain, false>(p, 0);
   }
 }
 
@@ -401,9 +422,9 @@ struct KeySums {
 };
 
 // The gradient with respect to kOwn keys and values of a head, on tensor cores, over all query
-// heads that read the key head.
+// heads that read the key head. `before`: blocks of the launch with other work.
 template <class T, int kPadded, int kRowTiles, bool kPlain>
-__device__ void multiply_keys(const Problem& given) {
+__device__ void multiply_keys(const Problem& given, unsigned before) {
   using M = GradTiling<kPadded, true, kRowTiles>;
   Problem p = static_sizes(promised<kPlain>(given));
   const Tile<T, kPadded> own{dynamic_shared()};
@@ -420,7 +441,7 @@ __device__ void multiply_keys(const Problem& given) {
         all_statistics.from(static_cast<int>(at.number % M::kStages) * M::kOthers / 2);
     return Statistics{lse, lse.from(M::kOthers / 4)};
   };
-  const Place place(p.tiles, M::kOwn, p.kv_heads);
+  const Place place(p.tiles, M::kOwn, p.kv_heads, before);
   p.read_counts(place.batch);
   const int group = p.heads / p.kv_heads;
   const int first_step = first_step_of<kPadded, M::kColumns>(blockIdx.y);
@@ -438,14 +459,7 @@ __device__ void multiply_keys(const Problem& given) {
                                                         at.first);
       tile(at, true).template copy<M::kOthers, kPlain>(p.of_queries(p.d_o, place.batch, at.head),
                                                        at.first);
-      constexpr int kEach = M::kOthers / 4;  // packs of lse, and of delta
-      const int thread = fresh_thread();
-      if (thread < 2 * kEach) {
-        const int query = at.first + thread % kEach * 4;
-        const float* const from = thread < kEach ? p.lse_of(place.batch, at.head, query)
-                                                 : p.delta_of(place.batch, at.head, query);
-        copy_async(statistics(at).lse, thread, from, max(0, min(16, 4 * (p.queries - query))));
-      }
+      copy_statistics<M::kOthers>(p, place.batch, at.head, at.first, statistics(at));
     }
     commit_copies();
   };
@@ -504,7 +518,8 @@ __device__ void multiply_keys(const Problem& given) {
     }
   }
   // Computed again, and so in no registers throughout the loop.
-  const Place same(static_cast<unsigned>(opaque(static_cast<int>(p.tiles))), M::kOwn, p.kv_heads);
+  const Place same(static_cast<unsigned>(opaque(static_cast<int>(p.tiles))), M::kOwn, p.kv_heads,
+                   before);
   Rows to = p.keys_of(same.batch, same.head);
   to.count = p.keys;
   const Lane l(fresh_thread());
@@ -524,7 +539,51 @@ template <class T, int kPadded, int kRowTiles, bool kPlain>
 __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_keys_kernel(Problem p) {
   begin_kernel();
   if constexpr (kMultiplies<T>) {
-    multiply_keys<T, kPadded, kRowTiles, kPlain>(p);
+    multiply_keys<T, kPadded, kRowTiles, kPlain>(p, 0);
+  }
+}
+
+// Computes the statistics of all queries.
+template <class T, int kPadded>
+__global__ void __launch_bounds__(kMmaThreads) statistics_kernel(Problem p) {
+  begin_kernel();
+  constexpr int kPacks = kPadded / 8;  // threads per query of a head
+  const unsigned thread = blockIdx.x * kMmaThreads + threadIdx.x;
+  const int pack = static_cast<int>(thread % kPacks);
+  const auto row = static_cast<int>(min(thread / kPacks, static_cast<unsigned>(p.rows() - 1)));
+  const int head = row % p.heads;
+  const int query = row / p.heads % p.queries;
+  const int batch = row / p.heads / p.queries;
+  float o[8];
+  float d[8];
+  unpack<T>(p.of_queries(p.o, batch, head).pack<T>(query, pack), o);
+  unpack<T>(p.of_queries(p.d_o, batch, head).pack<T>(query, pack), d);
+  float sum = 0;
+  BOWLINE_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    sum += o[i] * d[i];
+  }
+  for (int other = 1; other < kPacks; other *= 2) {
+    sum += __shfl_xor_sync(0xFFFFFFFF, sum, other);
+  }
+  if (pack == 0 && thread / kPacks < p.rows()) {
+    *p.delta_of(batch, head, query) = sum;
+    p.copy_lse(batch, head, query);
+  }
+}
+
+// Both passes in one launch, after statistics_kernel: the first `key_blocks` blocks compute dk and
+// dv. One tile of rows per warp.
+template <class T, int kPadded, bool kPlain>
+__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks)
+    mma_both_kernel(Problem queries, Problem keys, unsigned key_blocks) {
+  begin_kernel();
+  if constexpr (kMultiplies<T>) {
+    if (blockIdx.x < key_blocks) {
+      multiply_keys<T, kPadded, 1, kPlain>(keys, 0);
+    } else {
+      multiply_queries<T, kPadded, 1, kPlain, true>(queries, key_blocks);
+    }
   }
 }
 

@@ -411,7 +411,10 @@ void mma(Launch& l, const Problem& p, const Choice& choice) {
     Problem tiled = p;
     const dim3 blocks(tile(tiled, false, M::kOwn), static_cast<unsigned>(choice.parts),
                       kPadded / M::kColumns);
-    l.launch_shared(kPlain ? "tensor attention" : "general tensor attention",
+    constexpr bool kFew = kRowTiles < kPlainRowTiles<kPadded>;
+    l.launch_shared(!kPlain ? "general tensor attention"
+                    : kFew  ? "tensor attention of few blocks"
+                            : "tensor attention",
                     mma_kernel<T, kPadded, kRowTiles, kPlain>, blocks, kMmaThreads, M::kShared,
                     tiled);
   };
@@ -421,6 +424,8 @@ void mma(Launch& l, const Problem& p, const Choice& choice) {
     const unsigned blocks = tile(tiled, false, MmaTiling<kPadded, kRowTiles>::kOwn);
     if (is_plain<kRowTiles>(p, blocks, l.traits())) {
       launch.template operator()<kPadded, kRowTiles, true>();
+    } else if (is_plain<1>(p, blocks, l.traits())) {
+      launch.template operator()<kPadded, 1, true>();
     } else {
       launch.template operator()<kPadded, 1, false>();
     }

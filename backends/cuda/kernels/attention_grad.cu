@@ -195,6 +195,46 @@ bool mma_pass(Launch& l, const Problem& p, Way way) {
   return fits;
 }
 
+// Launches both passes at once, on tensor cores. One after the other, they would leave
+// multiprocessors idle. Returns false if the blocks of a pass fill the GPU, or if the head is too
+// large for one block per tile.
+template <class T>
+bool both_passes(Launch& l, const Problem& of_queries, const Problem& of_keys) {
+  if (!uses_tensor_cores(l.type(), l.traits()) || of_queries.dim > 64) {
+    return false;
+  }
+  const auto launch = [&]<int kPadded, bool kPlain>() {
+    using Q = GradTiling<kPadded, false, 1>;
+    using K = GradTiling<kPadded, true, 1>;
+    static_assert(Q::kColumns == kPadded && K::kColumns == kPadded);
+    constexpr unsigned kShared = std::max(Q::kShared, K::kShared);
+    static_assert(kShared <= 64 * 1024);  // Traits::shared_bytes of sm_75
+    Problem queries = of_queries;
+    Problem keys = of_keys;
+    const unsigned key_blocks = tile(keys, true, K::kOwn);
+    const unsigned blocks = key_blocks + tile(queries, false, Q::kOwn);
+    const auto threads = static_cast<uint64_t>(queries.rows()) * (kPadded / 8);
+    l.launch("attention_grad statistics", statistics_kernel<T, kPadded>,
+             blocks_for(threads, kMmaThreads), kMmaThreads, queries);
+    l.launch_shared("tensor attention_grad of few blocks", mma_both_kernel<T, kPadded, kPlain>,
+                    blocks, kMmaThreads, kShared, queries, keys, key_blocks);
+  };
+  const auto fills = [&](bool keys) {
+    Problem tiled = of_queries;
+    return std::cmp_greater_equal(tile(tiled, keys, 2 * 16 * kMmaWarps), l.traits().processors);
+  };
+  if (fills(false) || fills(true)) {
+    return false;
+  }
+  const auto with_plain = [&]<int kPadded>() {
+    is_plain<1>(of_queries, 0, l.traits()) ? launch.template operator()<kPadded, true>()
+                                           : launch.template operator()<kPadded, false>();
+  };
+  of_queries.dim <= 32 ? with_plain.template operator()<32>()
+                       : with_plain.template operator()<64>();
+  return true;
+}
+
 template <class T, bool kKeys>
 void grad_pass(Launch& l, const Problem& p, Way way) {
   if constexpr (sizeof(T) == 2) {
@@ -247,10 +287,16 @@ void run(Launch& l, Problem p, T* dq, T* dk, T* dv) {
   align(p, p.q.data, p.k.data, p.v.data, p.o.data, p.d_o.data, dq, dk, dv);
   p.out = {dq, l.type()};
   p.statistics = l.workspace();
+  Problem keys = p;
+  keys.out = {dk, l.type()};
+  keys.out_v = {dv, l.type()};
+  if constexpr (sizeof(T) == 2) {
+    if (!is_known && both_passes<T>(l, p, keys)) {
+      return;
+    }
+  }
   grad_pass<T, false>(l, p, of_queries);
-  p.out = {dk, l.type()};
-  p.out_v = {dv, l.type()};
-  grad_pass<T, true>(l, p, of_keys);
+  grad_pass<T, true>(l, keys, of_keys);
 }
 
 template <class T>
