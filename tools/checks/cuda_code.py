@@ -254,6 +254,7 @@ def main():
     parser.add_argument("--list")
     parser.add_argument("--install", action="store_true")
     options = parser.parse_args()
+    options.build = options.build.resolve()  # the tools run in a folder of their own
     if options.install:
         cuda_compile.install(TOOLS)
         return

@@ -114,11 +114,13 @@ class Code:
 
     def main_loop(self):
         """The innermost loop with most tensor-core instructions: the shortest, because others of
-        that size treat the edges of a matrix. Else the innermost loop with most multiply-adds.
+        that size treat the edges of a matrix. Else the innermost loop with most multiply-adds,
+        times their share: a loop of functions such as tanh has as many, but between others.
         """
         def weight(loop):
             tensor = sum(TENSOR.match(t) is not None for t in loop)
-            return tensor, -len(loop) if tensor else sum(MATH.match(t) is not None for t in loop)
+            math = sum(MATH.match(t) is not None for t in loop)
+            return tensor, -len(loop) if tensor else math * math / len(loop)
         return max(self.loops, key=weight, default=[])
 
     def burst(self, loop):
