@@ -146,7 +146,8 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
   if (is_inside) {
     results.load_biases(biases, at_column);
   }
-  constexpr int kAhead = kIs16 ? 3 : 1;  // groups
+  // Groups whose operands are in registers. Those of f32 are twice as large.
+  constexpr int kAhead = kIs16 ? 3 : 1;
   Operands operands[kAhead];
   BOWLINE_UNROLL
   for (int i = 0; i < kAhead - 1; ++i) {
@@ -154,6 +155,8 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
   }
   BOWLINE_KEEP_LOOP
   for (int i = 0; i < kTilesM; ++i) {
+    // With f32, addresses that are computed here change the order of the loop over panels for the
+    // worse, on sm_80.
     BOWLINE_UNROLL
     for (int tile = 0; tile < kTilesM; ++tile) {
       if (tile == i) {
