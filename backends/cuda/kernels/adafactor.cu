@@ -6,6 +6,7 @@
 
 #include "core/optimizers.h"
 #include "device/begin.cuh"
+#include "device/last_block.cuh"
 #include "device/rows.cuh"
 #include "device/update.cuh"
 
@@ -35,6 +36,8 @@ struct Factored {
   float* parts_of_u;
   float* means;  // [batch]: mean of the row moments of each matrix
   unsigned parts;
+  unsigned row_parts;      // in which blocks add the rows of a matrix
+  float* parts_of_column;  // [row_parts, batch, columns], if there are several
 
   __device__ uint64_t size() const { return batch * rows * columns; }
 };
@@ -85,10 +88,11 @@ __global__ void adafactor_rows_kernel(Factored f, const float* scale_at, const S
   }
 }
 
-// Updates the column moments. Each matrix has `blocks` blocks, and each block adds `width` columns.
+// Updates the column moments. Each matrix has `blocks` blocks per part of its rows, and each block
+// adds `width` columns. The last block of some columns adds their parts.
 __global__ void adafactor_columns_kernel(Factored f, const float* scale_at, const StepHead* head,
                                          UpdateWords words, AdafactorNumbers a, unsigned width,
-                                         unsigned blocks) {
+                                         unsigned blocks, uint32_t* counters) {
   begin_kernel();
   if (halted(head, words.non_finite)) {
     return;
@@ -99,13 +103,26 @@ __global__ void adafactor_columns_kernel(Factored f, const float* scale_at, cons
   const uint64_t column = uint64_t{blockIdx.x % blocks} * width + threadIdx.x % width;
   const bool mine = column < f.columns;
   const float* const from = f.g + matrix * f.rows * f.columns + (mine ? column : 0);
-  const float sum = column_sum(width, 0, mine ? f.rows : 0, [&](uint64_t r) {
+  const uint64_t each = (f.rows + f.row_parts - 1) / f.row_parts;
+  const uint64_t begin = blockIdx.y * each;
+  float sum = column_sum(width, begin, mine ? min(begin + each, f.rows) : 0, [&](uint64_t r) {
     const float g = from[r * f.columns] * scale;
     return g * g;
   });
+  const uint64_t at = matrix * f.columns + column;
+  if (f.row_parts > 1) {
+    if (mine && threadIdx.x < width) {
+      f.parts_of_column[blockIdx.y * f.batch * f.columns + at] = sum;
+    }
+    if (!arrives_last(counters + blockIdx.x, f.row_parts)) {
+      return;
+    }
+    sum = column_sum(width, 0, mine ? f.row_parts : 0, [&](uint64_t part) {
+      return f.parts_of_column[part * f.batch * f.columns + at];
+    });
+  }
   if (mine && threadIdx.x < width) {
-    float& to = f.column[matrix * f.columns + column];
-    to = (1 - b) * to + b * (sum / static_cast<float>(f.rows));
+    f.column[at] = (1 - b) * f.column[at] + b * (sum / static_cast<float>(f.rows));
   }
 }
 
@@ -194,11 +211,13 @@ __global__ void adafactor_apply_kernel(Factored f, const float* scale_at, const 
 }
 
 constexpr uint64_t kMostParts = kThreads;
+constexpr uint64_t kRowsOfPart = 512;  // at least, if rows have several parts
 
-// Two lists of partial sums, and one mean per matrix. A storage has at most as many matrices as
-// elements, and the operand has as many elements as the largest storage.
+// Two lists of partial sums, one mean per matrix, and the parts of the columns. A storage has at
+// most as many matrices as elements, and the operand has as many elements as the largest storage.
 uint64_t adafactor_workspace(const NodeView& node) {
-  return (2 * kMostParts + static_cast<uint64_t>(node.in(0).elements())) * sizeof(float);
+  const auto elements = static_cast<uint64_t>(node.in(0).elements());
+  return (2 * kMostParts + elements + elements / kRowsOfPart) * sizeof(float);
 }
 
 template <class T>
@@ -228,7 +247,8 @@ void adafactor(Launch& l) {
     if (n == 0) {
       continue;
     }
-    Factored f = {weights[e].data, grads[e].data, rows[e].data, nullptr, 1, 1, n, {}, {}, {}, 1};
+    Factored f = {
+        weights[e].data, grads[e].data, rows[e].data, nullptr, 1, 1, n, {}, {}, {}, 1, 1, {}};
     if (matrices) {
       f.column = columns[e].data;
       f.batch = rows[e].elements * columns[e].elements / n;
@@ -245,9 +265,14 @@ void adafactor(Launch& l) {
     if (matrices) {
       const unsigned width = column_width(f.columns, kLanes);
       const unsigned blocks = blocks_for(f.columns, width);
+      const uint64_t blocks_of_part = f.batch * blocks;
+      f.parts_of_column = f.means + f.batch;
+      f.row_parts = blocks_of_part > kBlockCounters
+                        ? 1
+                        : static_cast<unsigned>(std::max<uint64_t>(f.rows / kRowsOfPart, 1));
       l.launch("adafactor columns", adafactor_columns_kernel,
-               static_cast<unsigned>(f.batch) * blocks, kThreads, f, scale, l.head(), words, a,
-               width, blocks);
+               dim3(static_cast<unsigned>(blocks_of_part), f.row_parts), kThreads, f, scale,
+               l.head(), words, a, width, blocks, l.block_counters());
     }
     l.launch("adafactor means", adafactor_means_kernel,
              dim3(f.parts + static_cast<unsigned>(matrices ? f.batch : 0)), kThreads, f);

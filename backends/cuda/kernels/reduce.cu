@@ -121,14 +121,12 @@ struct Plan {
   unsigned width = 1;  // otherwise: threads per row of a block
 };
 
-// True if neighbours of `each` outputs have neighbouring terms.
+// True if `each` neighbouring outputs have neighbouring terms. The strides of slower axes are
+// multiples of the size of the last kept one.
 bool has_packs(const ElementGroups& g, int64_t each) {
   const int last = g.kept.rank - 1;
   bool has = last >= 0 && g.kept.strides[0][last] == 1 && g.kept.sizes[last] % each == 0 &&
              g.gone.rank <= 1;
-  for (int axis = 0; axis < last; ++axis) {
-    has = has && g.kept.strides[0][axis] % each == 0;
-  }
   for (int axis = 0; axis < g.gone.rank; ++axis) {
     has = has && g.gone.strides[0][axis] % each == 0;
   }
