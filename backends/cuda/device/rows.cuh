@@ -102,15 +102,38 @@ __device__ void for_row(const T* row, uint64_t n, F&& f) {
   }
 }
 
+// Adds the kEach sums of each thread over the rows of a block, whose threads are arranged as rows
+// of `width` threads, a power of two. The first `width` threads get the results. All threads of the
+// block must call it; between two calls it needs a barrier.
+template <int kEach>
+__device__ void add_rows_of_block(unsigned width, float (&sum)[kEach]) {
+  __shared__ Shared<float[kEach][kRowThreads]> parts;
+  for (int k = 0; k < kEach; ++k) {
+    parts[k][threadIdx.x] = sum[k];
+  }
+  for (unsigned half = kRowThreads / 2; half >= width; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) {
+      for (int k = 0; k < kEach; ++k) {
+        parts[k][threadIdx.x] += parts[k][threadIdx.x + half];
+      }
+    }
+  }
+  if (threadIdx.x < width) {
+    for (int k = 0; k < kEach; ++k) {
+      sum[k] = parts[k][threadIdx.x];
+    }
+  }
+}
+
 // Column sums. The threads of a block are arranged as rows of `width` columns, a power of two. Adds
 // term(i) for i in [begin, end) over the rows; the first `width` threads get the sums of their
-// columns. All threads of the block must call it.
+// columns. All threads of the block must call it; between two calls it needs a barrier.
 template <class F>
 __device__ float column_sum(unsigned width, uint64_t begin, uint64_t end, F&& term) {
-  __shared__ Shared<float[kRowThreads]> parts;
   constexpr unsigned kBatch = 4;  // terms that are loaded at once
   const unsigned rows = kRowThreads / width;
-  float sum = 0;
+  float sum[1] = {};
   for (uint64_t i = begin + threadIdx.x / width; i < end; i += kBatch * rows) {
     float terms[kBatch];
     BOWLINE_UNROLL
@@ -118,17 +141,11 @@ __device__ float column_sum(unsigned width, uint64_t begin, uint64_t end, F&& te
       terms[b] = i + b * rows < end ? term(i + b * rows) : 0.0f;
     }
     for (const float one : terms) {
-      sum += one;
+      sum[0] += one;
     }
   }
-  parts[threadIdx.x] = sum;
-  for (unsigned half = kRowThreads / 2; half >= width; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) {
-      parts[threadIdx.x] += parts[threadIdx.x + half];
-    }
-  }
-  return threadIdx.x < width ? static_cast<float>(parts[threadIdx.x]) : 0.0f;
+  add_rows_of_block(width, sum);
+  return threadIdx.x < width ? sum[0] : 0.0f;
 }
 
 // Columns per block for sums of `columns` columns.

@@ -33,35 +33,24 @@ struct SplitResults {
   __device__ int64_t at(const TilePlace& place, int row, int column) const {
     return (int64_t{place.batch} * sizes[0] + row) * sizes[1] + column;
   }
-  // Takes sums in a row, from (row, column) on, of which at least the first is inside.
-  template <int kCount>
-  __device__ void put(const TilePlace& place, int row, int column, float (&v)[kCount]) const {
+  // Takes sums in a row, from (row, column) on, of which at least the first is inside. `loaded`:
+  // nothing, or Biases and Operands that are loaded ahead.
+  template <int kCount, class... Loaded>
+  __device__ void put(const TilePlace& place, int row, int column, float (&v)[kCount],
+                      const Loaded&... loaded) const {
     const int count = sizes[1] - column;
     const bool all = packs && count >= kCount;
     const int64_t i = at(place, row, column);
     if (splits > 1) {
       write_first(parts + place.part * in_part + i, all, count, v);
     } else {
-      to.put<T>(v, i, column, all, count);
+      to.put<T>(v, i, column, all, count, loaded...);
     }
   }
-  // The same with operands that are loaded ahead.
   template <int kCount>
   using Operands = Results::Operands<T, kCount>;
   template <int kCount>
   using Biases = uint4[Operands<kCount>::kPacks];
-  template <int kCount>
-  __device__ void put(const TilePlace& place, int row, int column, float (&v)[kCount],
-                      const Biases<kCount>& biases, const Operands<kCount>& loaded) const {
-    const int count = sizes[1] - column;
-    const bool all = packs && count >= kCount;
-    const int64_t i = at(place, row, column);
-    if (splits > 1) {
-      write_first(parts + place.part * in_part + i, all, count, v);
-    } else {
-      to.put<T>(v, i, column, all, count, biases, loaded);
-    }
-  }
   // `column` is inside. Rows that are not stand for the last one.
   template <int kCount>
   __device__ void load(Operands<kCount>& into, const TilePlace& place, int row, int column) const {

@@ -424,10 +424,10 @@ BlasProduct as_gradient(const NodeView& v, const Form& f) {
 }
 
 uint64_t workspace_of_library(const NodeView& v, const Form& f) {
-  const BlasProduct gradient = as_gradient(v, f);
   if (!f.in_library) {
     return 0;
   }
+  const BlasProduct gradient = as_gradient(v, f);
   uint64_t bytes =
       line_bytes(f.sizes) + std::max(v.blas->workspace(f.sizes), v.blas->workspace(gradient));
   for (const BlasProduct& p : {f.sizes, gradient}) {

@@ -357,15 +357,18 @@ __global__ void __launch_bounds__(kRowThreads, kPacks <= 3 ? 2 : 1)
     if (addend != nullptr) {
       add.load(addend + row * n, n);
     }
+    const auto values = [&](int p, float(&v)[kWidth], float(&dv)[kWidth], float(&gv)[kWidth]) {
+      in.values(p, v);
+      d.values(p, dv);
+      unpack<T>(Row::pack_of(gamma, n, p), gv);
+    };
     float mean = 0;
     float mean_g = 0;
     if constexpr (kLayer) {
       BOWLINE_UNROLL
       for (int p = 0; p < kPacks; ++p) {
         float v[kWidth], dv[kWidth], gv[kWidth];
-        in.values(p, v);
-        d.values(p, dv);
-        unpack<T>(Row::pack_of(gamma, n, p), gv);
+        values(p, v, dv, gv);
         for (int k = 0; k < kWidth; ++k) {
           mean += v[k];
           mean_g += dv[k] * gv[k];
@@ -380,9 +383,7 @@ __global__ void __launch_bounds__(kRowThreads, kPacks <= 3 ? 2 : 1)
     BOWLINE_UNROLL
     for (int p = 0; p < kPacks; ++p) {
       float v[kWidth], dv[kWidth], gv[kWidth];
-      in.values(p, v);
-      d.values(p, dv);
-      unpack<T>(Row::pack_of(gamma, n, p), gv);
+      values(p, v, dv, gv);
       if (Row::column(p) < n) {
         for (int k = 0; k < kWidth; ++k) {
           squares += (v[k] - mean) * (v[k] - mean);
@@ -398,9 +399,7 @@ __global__ void __launch_bounds__(kRowThreads, kPacks <= 3 ? 2 : 1)
     BOWLINE_UNROLL
     for (int p = 0; p < kPacks; ++p) {
       float v[kWidth], dv[kWidth], gv[kWidth], more[kWidth];
-      in.values(p, v);
-      d.values(p, dv);
-      unpack<T>(Row::pack_of(gamma, n, p), gv);
+      values(p, v, dv, gv);
       add.values(p, more);
       for (int k = 0; k < kWidth; ++k) {
         const float h = (v[k] - mean) * scale;

@@ -84,7 +84,6 @@ template <int kEach, class X, class Y>
 __global__ void __launch_bounds__(kRowThreads, 4)
     sum_columns_kernel(const X* x, Target<Y> y, Sums s, unsigned width, float divisor) {
   begin_kernel();
-  __shared__ Shared<float[kEach][kRowThreads]> sums;
   const uint64_t output = (uint64_t{blockIdx.x} * width + threadIdx.x % width) * kEach;
   const bool mine = output < s.outputs;
   const X* const from = x + (mine ? s.begin(output) : 0);
@@ -96,20 +95,10 @@ __global__ void __launch_bounds__(kRowThreads, 4)
                          sum[k] += read(&pack.x[k]);
                        }
                      });
-  for (int k = 0; k < kEach; ++k) {
-    sums[k][threadIdx.x] = sum[k];
-  }
-  for (unsigned half = kRowThreads / 2; half >= width; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) {
-      for (int k = 0; k < kEach; ++k) {
-        sums[k][threadIdx.x] += sums[k][threadIdx.x + half];
-      }
-    }
-  }
+  add_rows_of_block(width, sum);
   if (mine && threadIdx.x < width) {
     for (int k = 0; k < kEach; ++k) {
-      sum[k] = sums[k][threadIdx.x] / divisor;
+      sum[k] /= divisor;
     }
     y.put_some(blockIdx.y * s.outputs + output, sum);
   }

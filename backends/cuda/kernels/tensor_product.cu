@@ -170,7 +170,7 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
       if (is_inside && at_row < results.sizes[0]) {
         float v[8];
         slab.load(group, v);
-        results.template put<8>(place, at_row, at_column, v, biases, operands[0]);
+        results.put(place, at_row, at_column, v, biases, operands[0]);
       }
       BOWLINE_UNROLL
       for (int j = 1; j < kAhead; ++j) {
