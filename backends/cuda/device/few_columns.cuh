@@ -31,6 +31,11 @@ struct Elements {
     }
   }
 };
+template <class P>
+constexpr bool kIsPlain = false;
+template <class T, int kWidth>
+constexpr bool kIsPlain<Elements<T, kWidth>> = true;
+
 // A quantized value as a packet.
 struct OneValue {
   static constexpr int kValues = 1;
@@ -57,6 +62,9 @@ struct ColumnTiling {
   static constexpr int kColumns = kAcross * P::kValues;
   static constexpr int kAtOnce = P::kValues > 8 ? 2 : 4;  // loads of a thread
   static constexpr int kMostRows = P::kValues > 8 ? 64 / P::kValues : static_cast<int>(kFewRows);
+  // Rows of the kernel for a single row of a. Quantized values take longer to decode than to
+  // multiply with kMostRows rows, so they have no kernel of their own for it.
+  static constexpr int kLeastRows = kIsPlain<P> ? 1 : kMostRows;
 };
 constexpr int kMostColumns = 256;    // of a tile
 constexpr int kElementColumns = 32;  // of a tile, if b is not quantized
@@ -69,7 +77,7 @@ struct ColumnParts {
 };
 constexpr int kStaged = 256;     // elements of a row of a in shared memory
 constexpr int kMostSplits = 16;  // parts of k
-constexpr int kLeastRows = 64;   // rows of b per part of k
+constexpr int kLeastDepth = 64;  // rows of b per part of k
 // Blocks per processor that the parts of k aim at, by candidate.
 constexpr int64_t kBlocksWanted[kWaysOfColumns] = {1, 2, 4, 8};
 constexpr uint32_t kUsualBlocks = 2;  // without a candidate
@@ -82,7 +90,7 @@ inline int splits_of(int64_t n, int64_t k, int columns, const Traits& traits, ui
   const int64_t blocks = kBlocksWanted[is_known ? candidate : kUsualBlocks] * traits.processors;
   const int64_t wanted = (blocks + tiles - 1) / std::max<int64_t>(tiles, 1);
   return static_cast<int>(
-      std::clamp<int64_t>(std::min(wanted, k / kLeastRows), 1, int64_t{kMostSplits}));
+      std::clamp<int64_t>(std::min(wanted, k / kLeastDepth), 1, int64_t{kMostSplits}));
 }
 
 // Adds the sums of the lanes of each warp that have the same columns, and writes them to `totals`,
@@ -169,6 +177,7 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 2)
     __syncthreads();
     BOWLINE_UNROLL
     for (int r = 0; r < kRows; ++r) {
+      BOWLINE_ROLL
       for (int i = thread; i < count && row + r < p.m; i += kThreads) {
         a[r][i] = element_of(p, norms[r], row + r, first + i);
       }
@@ -225,6 +234,7 @@ __global__ void __launch_bounds__(kThreads, kRows == 1 ? 4 : 2)
   };
   // Calls f(i, row of a, column of the part) for the results of the tile.
   const auto for_results = [&](auto&& f) {
+    BOWLINE_ROLL
     for (int i = thread; i < kRows * T::kColumns; i += kThreads) {
       const int r = row + i / T::kColumns;
       const int c = own.tile * T::kColumns + i % T::kColumns;

@@ -141,36 +141,35 @@ __device__ inline float activated(ProductActivation activation, float v) {
   return v;
 }
 
+// Takes a sum as put_sum does, of a product behind a norm. `type`: the dtype of the elements; if it
+// is a constant, so is the code for it.
+__device__ inline void put_normed(const Operands& p, DType type, int row, const Line& at, float sum,
+                                  float other) {
+  const Results& first = p.parts[0].to;
+  const Results& second = p.parts[1].to;
+  const Results& third = p.parts[2].to;
+  const void* const bias = at.part == 0 ? first.bias : at.part == 1 ? second.bias : third.bias;
+  void* const y = at.part == 0 ? first.y : at.part == 1 ? second.y : third.y;
+  float v = activated(p.activation, bias == nullptr ? sum : sum + read(bias, type, at.row));
+  if (p.gated) {
+    v *= second.bias == nullptr ? other : other + read(second.bias, type, at.row);
+  }
+  write(y, type, int64_t{row} * p.of(at.part, &Part::n) + at.row, v);
+}
 // Takes the sum of row `row` of a with a line. `other` is the sum with the next line, for a gate.
 template <bool kNormed, class T>
 __device__ void put_sum(const Operands& p, int row, const Line& at, float sum, float other) {
-  const Results& first = p.parts[0].to;
-  if constexpr (!kNormed) {
-    first.template put<T>(sum, int64_t{row} * p.n + at.row, at.row);
-    return;
+  if constexpr (kNormed) {
+    put_normed(p, kTypeOf<T>, row, at, sum, other);
+  } else {
+    p.parts[0].to.template put<T>(sum, int64_t{row} * p.n + at.row, at.row);
   }
-  const Results& second = p.parts[1].to;
-  const Results& third = p.parts[2].to;
-  const auto* const bias = static_cast<const T*>(at.part == 0   ? first.bias
-                                                 : at.part == 1 ? second.bias
-                                                                : third.bias);
-  auto* const y = static_cast<T*>(at.part == 0 ? first.y : at.part == 1 ? second.y : third.y);
-  float v = activated(p.activation, bias == nullptr ? sum : sum + read(bias + at.row));
-  if (p.gated) {
-    const auto* const more = static_cast<const T*>(second.bias);
-    v *= more == nullptr ? other : other + read(more + at.row);
-  }
-  write(y + int64_t{row} * p.of(at.part, &Part::n) + at.row, v);
 }
 __device__ inline void put_sum(const Operands& p, int row, const Line& at, float sum, float other) {
   if (p.gamma == nullptr) {
     p.parts[0].to.put(p.type, sum, int64_t{row} * p.n + at.row, at.row);
-  } else if (p.type == DType::f32) {
-    put_sum<true, float>(p, row, at, sum, other);
-  } else if (p.type == DType::f16) {
-    put_sum<true, __half>(p, row, at, sum, other);
   } else {
-    put_sum<true, __nv_bfloat16>(p, row, at, sum, other);
+    put_normed(p, p.type, row, at, sum, other);
   }
 }
 // A gate has no results of its own for every second line.
@@ -178,25 +177,14 @@ __device__ inline bool has_result(const Operands& p, int row, int line) {
   return row < p.m && line < p.n && (!p.gated || line % 2 == 0);
 }
 
-// Four neighbours of a, gamma or beta, from a multiple of four on.
-template <class T>
-__device__ void read_four(const void* from, bool four, int64_t at, float (&v)[4]) {
-  const T* const x = static_cast<const T*>(from) + at;
-  if (four) {
-    read_some(x, v);
-  } else {
-    for (int e = 0; e < 4; ++e) {
-      v[e] = read(x + e);
-    }
-  }
-}
+// Four neighbours of a, gamma or beta, from a multiple of four on, if Operands::four holds.
 __device__ inline void read_four(const Operands& p, const void* from, int64_t at, float (&v)[4]) {
   if (p.type == DType::f32) {
-    read_four<float>(from, p.four, at, v);
+    read_some(static_cast<const float*>(from) + at, v);
   } else if (p.type == DType::f16) {
-    read_four<__half>(from, p.four, at, v);
+    read_some(static_cast<const __half*>(from) + at, v);
   } else {
-    read_four<__nv_bfloat16>(from, p.four, at, v);
+    read_some(static_cast<const __nv_bfloat16*>(from) + at, v);
   }
 }
 
@@ -207,11 +195,13 @@ __device__ float sum_of_row(const Operands& p, int row, F&& f) {
   const int64_t at = int64_t{row} * p.k;
   float sum = 0;
   if (!p.four) {
+    BOWLINE_ROLL
     for (int i = thread; i < p.k; i += kThreads) {
       sum += f(read(p.a, p.type, at + i));
     }
     return sum;
   }
+  BOWLINE_ROLL
   for (int i = 4 * thread; i < p.k; i += 4 * kThreads) {
     float v[4];
     read_four(p, p.a, at + i, v);

@@ -56,21 +56,26 @@ struct Results {
   // first `count` are inside y. `packs`: all are, and allow_packs() holds for groups of kCount.
   template <class T, int kCount>
   __device__ void put(float (&v)[kCount], int64_t at, int column, bool packs, int count) const {
-    put_with<T>(v, at, packs, count, [&]<Step kStep>(float(&x)[kCount]) {
+    const auto operand = [&]<Step kStep>(float(&x)[kCount]) {
       read_first(static_cast<const T*>(operand_of(kStep)) + (kStep == Step::bias ? column : at),
                  packs, count, x);
-    });
+    };
+    put_with(v, at, packs, count, operand, store_of<T, kCount>(at, packs, count));
   }
   template <class T>
   __device__ void put(float sum, int64_t at, int column) const {
     float v[1] = {sum};
     put<T>(v, at, column, false, 1);
   }
-  // The dtype must be the same for all threads.
+  // The dtype must be the same for all threads. The steps for each dtype would be three times the
+  // code.
   __device__ void put(DType type, float sum, int64_t at, int column) const {
-    type == DType::f32   ? put<float>(sum, at, column)
-    : type == DType::f16 ? put<__half>(sum, at, column)
-                         : put<__nv_bfloat16>(sum, at, column);
+    float v[1] = {sum};
+    const auto operand = [&]<Step kStep>(float(&x)[1]) {
+      x[0] = read(operand_of(kStep), type, kStep == Step::bias ? column : at);
+    };
+    const auto store = [&](void* to, const float(&x)[1]) { write(to, type, at, x[0]); };
+    put_with(v, at, false, 1, operand, store);
   }
 
   // The operands of the steps for kCount results in a row.
@@ -94,7 +99,7 @@ struct Results {
   template <class T, int kCount, int kPacks>
   __device__ void put(float (&v)[kCount], int64_t at, int column, bool packs, int count,
                       const uint4 (&biases)[kPacks], const Operands<T, kCount>& loaded) const {
-    put_with<T>(v, at, packs, count, [&]<Step kStep>(float(&x)[kCount]) {
+    const auto operand = [&]<Step kStep>(float(&x)[kCount]) {
       if (packs) {
         unpack_all<T>(kStep == Step::bias     ? biases
                       : kStep == Step::addend ? loaded.addend
@@ -104,7 +109,8 @@ struct Results {
         read_first(static_cast<const T*>(operand_of(kStep)) + (kStep == Step::bias ? column : at),
                    false, count, x);
       }
-    });
+    };
+    put_with(v, at, packs, count, operand, store_of<T, kCount>(at, packs, count));
   }
 
   // True if rows of n elements consist of groups of `many`, which can be read and written at once.
@@ -139,10 +145,17 @@ struct Results {
       }
     }
   }
-  // operand.operator()<kStep>(x) gets the operands of a step.
-  template <class T, int kCount, class F>
-  __device__ void put_with(float (&v)[kCount], int64_t at, bool packs, int count,
-                           const F& operand) const {
+  template <class T, int kCount>
+  __device__ static auto store_of(int64_t at, bool packs, int count) {
+    return [=](void* to, const float(&v)[kCount]) {
+      write_first(static_cast<T*>(to) + at, packs, count, v);
+    };
+  }
+  // operand.operator()<kStep>(x) gets the operands of a step; store(to, v) writes results to `sums`
+  // or `y`.
+  template <int kCount, class F, class S>
+  __device__ void put_with(float (&v)[kCount], int64_t at, bool packs, int count, const F& operand,
+                           const S& store) const {
     if (is_frozen()) {
       return;
     }
@@ -163,14 +176,14 @@ struct Results {
       }
     }
     if (sums != nullptr) {
-      write_first(static_cast<T*>(sums) + at, packs, count, v);
+      store(sums, v);
       BOWLINE_UNROLL
       for (int i = 0; i < kCount; ++i) {
         v[i] = formulas::gelu_tanh_forward(v[i], 0, 0);
       }
     }
     if (y != nullptr) {
-      write_first(static_cast<T*>(y) + at, packs, count, v);
+      store(y, v);
       return;
     }
     if (adds) {

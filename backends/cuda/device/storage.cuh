@@ -45,6 +45,11 @@ __device__ inline void write(float* at, float x) { *at = x; }
 __device__ inline void write(__half* at, float x) { *at = __float2half_rn(x); }
 __device__ inline void write(__nv_bfloat16* at, float x) { *at = __float2bfloat16_rn(x); }
 
+// The dtype of elements of type T.
+template <class T>
+constexpr DType kTypeOf = std::is_same_v<T, float>    ? DType::f32
+                          : std::is_same_v<T, __half> ? DType::f16
+                                                      : DType::bf16;
 // Element i of a float dtype. The dtype must be the same for all threads.
 __device__ inline float read(const void* at, DType type, int64_t i) {
   return type == DType::f32   ? read(static_cast<const float*>(at) + i)

@@ -96,6 +96,9 @@ __global__ void __launch_bounds__(kThreads, kNormed&& kRows > 4 ? 4 : kLeastBloc
       }
     }
     for (int r = 0; r < kRows; ++r) {
+      if (kWidth == 1 && r >= p.m) {
+        continue;
+      }
       const int row = min(r, p.m - 1);
       float x[kWidth];
       read_some(a + int64_t{row} * p.k + i, x);
@@ -164,6 +167,7 @@ template <class P, int kPackets, class Memory, class Norms>
 __device__ void stage(Memory& shared, const Operands& p, Norms& norms, int first, int count) {
   constexpr int kQuads = P::kValues / 4;
   __syncthreads();  // all warps have read the elements before
+  BOWLINE_ROLL
   for (int quad = static_cast<int>(threadIdx.x); quad < count / 4; quad += kThreads) {
     float gamma[4], beta[4] = {};
     if (p.gamma != nullptr) {
@@ -190,7 +194,7 @@ __device__ void stage(Memory& shared, const Operands& p, Norms& norms, int first
 }
 
 // A warp multiplies kLines rows of b with up to kRows rows of a, a packet per lane at once. The
-// scale of a packet multiplies the sum of its products.
+// scale of a packet multiplies the sum of its products. Operands::four must hold.
 template <class P, int kRows, int kLines>
 __global__ void __launch_bounds__(kThreads) quantized_kernel(Operands p) {
   begin_kernel([&] { prefetch_codes<kRows, kLines>(p); });
@@ -262,7 +266,7 @@ __global__ void __launch_bounds__(kThreads) quantized_kernel(Operands p) {
   write_lines(p, sums, line);
 }
 
-// The same for rows that are not divided into packets: an element per lane at once.
+// The same for rows that are not divided into packets, or not aligned: an element per lane at once.
 __global__ void __launch_bounds__(kThreads) short_blocks_kernel(Operands p) {
   begin_kernel();
   constexpr int kRows = static_cast<int>(kFewRows);
@@ -308,7 +312,10 @@ void launch_elements(Launch& l, const Operands& p) {
              p);
   };
   static_assert(kFewRows == 8);
-  if (p.m > 4) {
+  if constexpr (kWidth == 1) {
+    // Rows whose packs are not aligned are rare, and have one kernel.
+    run(matrix_vector_kernel<8, 2, true, kNormed, kWidth, T>, 2);
+  } else if (p.m > 4) {
     run(matrix_vector_kernel<8, 2, true, kNormed, kWidth, T>, 2);
   } else if (p.m > 2) {
     run(matrix_vector_kernel<4, 2, true, kNormed, kWidth, T>, 2);
@@ -328,15 +335,15 @@ void launch_quantized(Launch& l, const Operands& p, const Codes& address) {
              kThreads, p);
   };
   constexpr int kMost = static_cast<int>(kFewRows);
-  const bool packets = with_packets(address, [&]<class P>() {
-    if (p.m > 1) {
-      run(quantized_kernel<P, kMost, 2>, 2);
-    } else if (!takes_four(p, l.candidate()) && !p.gated) {
-      run(quantized_kernel<P, 1, 1>, 1);
-    } else {
-      run(quantized_kernel<P, 1, 4>, 4);
-    }
-  });
+  const bool packets = p.four && with_packets(address, [&]<class P>() {
+                         if (p.m > 1) {
+                           run(quantized_kernel<P, kMost, 2>, 2);
+                         } else if (!takes_four(p, l.candidate()) && !p.gated) {
+                           run(quantized_kernel<P, 1, 1>, 1);
+                         } else {
+                           run(quantized_kernel<P, 1, 4>, 4);
+                         }
+                       });
   if (!packets) {
     run(short_blocks_kernel, 2);
   }
@@ -353,7 +360,7 @@ void launch_tiles(Launch& l, const Operands& p, bool quantized) {
         blocks_for(static_cast<uint64_t>(p.parts[i].n), static_cast<uint64_t>(T::kColumns)));
     tiles += static_cast<unsigned>(s.tiles[i]);
   }
-  const int rows = p.m == 1 ? 1 : T::kMostRows;
+  const int rows = p.m == 1 ? T::kLeastRows : T::kMostRows;
   const unsigned groups = blocks_for(static_cast<uint64_t>(p.m), static_cast<uint64_t>(rows));
   s.splits =
       tiles * groups > kBlockCounters
@@ -365,7 +372,7 @@ void launch_tiles(Launch& l, const Operands& p, bool quantized) {
   s.sums = s.splits == 1 ? nullptr : l.workspace();
   s.counters = l.block_counters();
   l.launch(quantized ? "few quantized columns" : "few columns",
-           p.m == 1 ? columns_kernel<P, 1> : columns_kernel<P, T::kMostRows>,
+           p.m == 1 ? columns_kernel<P, T::kLeastRows> : columns_kernel<P, T::kMostRows>,
            dim3(tiles, groups, s.splits), kThreads, p, s);
 }
 
