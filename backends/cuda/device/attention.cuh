@@ -153,9 +153,13 @@ struct Rows {
     if (four) {
       return from.four(i);
     }
-    const int left = dim - 4 * q;
-    return make_float4(from.one(i), left > 1 ? from.one(i + 1) : 0.0f,
-                       left > 2 ? from.one(i + 2) : 0.0f, left > 3 ? from.one(i + 3) : 0.0f);
+    // A loop over elements of an array would be unrolled, or the array would be in memory.
+    float4 v = make_float4(0, 0, 0, 0);
+    BOWLINE_ROLL
+    for (int j = min(dim - 4 * q, 4) - 1; j >= 0; --j) {
+      v = make_float4(from.one(i + j), v.x, v.y, v.z);
+    }
+    return v;
   }
   // 16 bytes of elements of T, from 8 q on; 0 as with `quad`. The rows are neither hidden nor
   // quantized.
@@ -168,10 +172,14 @@ struct Rows {
     if (eight) {
       return *reinterpret_cast<const uint4*>(at_row);
     }
-    float x[8];
-    BOWLINE_UNROLL
-    for (int j = 0; j < 8; ++j) {
-      x[j] = 8 * q + j < dim ? read(at_row + j) : 0.0f;
+    float x[8] = {};
+    BOWLINE_ROLL
+    for (int j = min(dim - 8 * q, 8) - 1; j >= 0; --j) {
+      BOWLINE_UNROLL
+      for (int e = 7; e > 0; --e) {
+        x[e] = x[e - 1];
+      }
+      x[0] = read(at_row + j);
     }
     return pack_of<T>(x);
   }
@@ -328,6 +336,18 @@ struct Problem {
     return score;
   }
 };
+
+// The same problem, with operands of elements of type T. Otherwise, every access would have
+// code for three dtypes.
+template <class T>
+__device__ Problem typed(Problem p) {
+  for (Stored* operand : {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.mask.added}) {
+    operand->type = kTypeOf<T>;
+  }
+  p.out.type = p.out.type == DType::f32 ? DType::f32 : kTypeOf<T>;  // parts have f32 results
+  p.out_v.type = kTypeOf<T>;
+  return p;
+}
 
 // The own rows of a block. The last rows come first, because they take longest with causal masking.
 struct Place {

@@ -13,6 +13,8 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 
 constexpr int kFewThreads = 128;
+constexpr int kFewSums = 8 * kFewThreads;  // of a row, in all slots
+constexpr int kMostSlots = 32;
 constexpr int kFewKeys = 32;  // a part has a multiple of it
 
 // Eight neighbours of a row as stored, from a multiple of eight on. K is the type of an element.
@@ -73,10 +75,12 @@ struct Eight<Codes> {
       packed = true;
       return;
     }
-    const float4 low = rows.quad(row, column / 4);
-    const float4 high = rows.quad(row, column / 4 + 1);
-    x_[0] = low.x, x_[1] = low.y, x_[2] = low.z, x_[3] = low.w;
-    x_[4] = high.x, x_[5] = high.y, x_[6] = high.z, x_[7] = high.w;
+    BOWLINE_ROLL
+    for (int quad = 1; quad >= 0; --quad) {
+      const float4 four = rows.quad(row, column / 4 + quad);
+      x_[4] = x_[0], x_[5] = x_[1], x_[6] = x_[2], x_[7] = x_[3];
+      x_[0] = four.x, x_[1] = four.y, x_[2] = four.z, x_[3] = four.w;
+    }
   }
   __device__ float unpack(float (&x)[8]) const {
     BOWLINE_UNROLL
@@ -89,19 +93,45 @@ struct Eight<Codes> {
   }
 };
 
+// The division of a block into slots. A kernel for each head size would be four times the code, and
+// all wait for memory.
+struct Slots {
+  int lanes;  // of a slot: 4, 8, 16 or 32
+  int count;
+  int slot;    // of the thread
+  int column;  // of the thread
+
+  __device__ explicit Slots(const Problem& p) {
+    const int shift = p.dim <= 32 ? 2 : p.dim <= 64 ? 3 : p.dim <= 128 ? 4 : 5;
+    const int thread = static_cast<int>(threadIdx.x);
+    lanes = 1 << shift;
+    count = kFewThreads >> shift;
+    slot = thread >> shift;
+    column = (thread & (lanes - 1)) * 8;
+  }
+  __device__ int columns() const { return 8 * lanes; }
+  // The sum of the lanes of a slot.
+  __device__ float sum(float x) const {
+    BOWLINE_UNROLL
+    for (int other = 1; other < 32; other *= 2) {
+      if (other < lanes) {
+        x += __shfl_xor_sync(0xFFFFFFFF, x, other);
+      }
+    }
+    return x;
+  }
+};
+
 // Joins the slots of a block, in order, and writes the results of its rows.
-template <int kPadded, int kRows>
-__device__ void join_slots(const Problem& p, const Place& place, int rows,
+template <int kRows>
+__device__ void join_slots(const Problem& p, const Place& place, const Slots& slots, int rows,
                            const float (&sums)[kRows][8], const Softmax (&softmax)[kRows]) {
-  constexpr int kLanes = kPadded / 8;
-  constexpr int kSlots = kFewThreads / kLanes;
-  __shared__ Shared<float[kRows][kSlots][kPadded]> all_sums;
-  __shared__ Shared<float[kRows][kSlots]> tops;
-  __shared__ Shared<float[kRows][kSlots]> all_sum;
-  __shared__ Shared<float[kRows][kSlots]> factors;
+  __shared__ Shared<float[kRows][kFewSums]> all_sums;  // by slot and column
+  __shared__ Shared<float[kRows][kMostSlots]> tops;
+  __shared__ Shared<float[kRows][kMostSlots]> all_sum;
+  __shared__ Shared<float[kRows][kMostSlots]> factors;
   const int thread = static_cast<int>(threadIdx.x);
-  const int slot = thread / kLanes;
-  const int column = thread % kLanes * 8;
+  const int columns = slots.columns();
   const int group = p.heads / p.kv_heads;
   BOWLINE_UNROLL
   for (int r = 0; r < kRows; ++r) {
@@ -110,36 +140,38 @@ __device__ void join_slots(const Problem& p, const Place& place, int rows,
     }
     BOWLINE_UNROLL
     for (int j = 0; j < 8; ++j) {
-      all_sums[r][slot][column + j] = sums[r][j];
+      all_sums[r][slots.slot * columns + slots.column + j] = sums[r][j];
     }
-    if (column == 0) {
-      tops[r][slot] = softmax[r].top;
-      all_sum[r][slot] = softmax[r].sum;
+    if (slots.column == 0) {
+      tops[r][slots.slot] = softmax[r].top;
+      all_sum[r][slots.slot] = softmax[r].sum;
     }
   }
   __syncthreads();
-  for (int i = thread; i < rows * kSlots; i += kFewThreads) {
+  for (int i = thread; i < rows * slots.count; i += kFewThreads) {
+    const int r = i / slots.count;
+    const int slot = i % slots.count;
     Softmax all;
-    for (int other = 0; other < kSlots; ++other) {
-      all.top = fmaxf(all.top, tops[i / kSlots][other]);
+    for (int other = 0; other < slots.count; ++other) {
+      all.top = fmaxf(all.top, tops[r][other]);
     }
-    factors[i / kSlots][i % kSlots] = all.weight(tops[i / kSlots][i % kSlots]);
+    factors[r][slot] = all.weight(tops[r][slot]);
   }
   __syncthreads();
-  for (int i = thread; i < rows * kPadded; i += kFewThreads) {
-    const int r = i / kPadded;
-    const int d = i % kPadded;
+  for (int i = thread; i < rows * columns; i += kFewThreads) {
+    const int r = i / columns;
+    const int d = i % columns;
     const int row = place.first + r;
     if (d >= p.dim) {
       continue;
     }
     Softmax all;
     float sum = 0;
-    for (int other = 0; other < kSlots; ++other) {
+    for (int other = 0; other < slots.count; ++other) {
       const float factor = factors[r][other];
       all.top = fmaxf(all.top, tops[r][other]);
       all.sum += factor * all_sum[r][other];
-      sum += factor * all_sums[r][other][d];
+      sum += factor * all_sums[r][other * columns + d];
     }
     const int of_head = place.head * group + row % group;
     p.put(place.batch, of_head, row / group, d, sum * all.inverse());
@@ -218,15 +250,16 @@ __device__ inline void join_row(const Problem& p, const KeyParts& parts, int64_t
 }
 
 // The last block of some rows also joins their parts.
-template <class K, int kPadded, int kRows>
-__global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p, KeyParts parts) {
+template <class K, int kRows>
+__global__ void __launch_bounds__(kFewThreads, 2) few_rows_kernel(Problem given, KeyParts parts) {
   begin_kernel();
-  constexpr int kLanes = kPadded / 8;  // of a slot
-  constexpr int kSlots = kFewThreads / kLanes;
+  Problem p = given;
+  if constexpr (!std::is_same_v<K, Codes>) {
+    p = typed<K>(given);
+  }
   constexpr int kEach = kRows == 1 ? 4 : 2;  // keys of a slot at a time
-  const int thread = static_cast<int>(threadIdx.x);
-  const int slot = thread / kLanes;
-  const int column = thread % kLanes * 8;
+  const Slots slots(p);
+  const int column = slots.column;
   const int group = p.heads / p.kv_heads;
   const int all_rows = p.queries * group;
   const Place place(p.tiles, kRows, p.kv_heads);
@@ -256,16 +289,16 @@ __global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p, KeyPar
   const int end = last < query[0] ? 0 : min(p.seen(last), part_begin + p.part);
   const Rows keys = p.keys_of(place.batch, place.head).before(end);
   const Rows values = p.values_of(place.batch, place.head).before(end);
-  for (int first = begin; first < end; first += kSlots * kEach) {
+  for (int first = begin; first < end; first += slots.count * kEach) {
     Eight<K> k[kEach];
     Eight<K> v[kEach];
     BOWLINE_UNROLL
     for (int i = 0; i < kEach; ++i) {
-      k[i].load(keys, first + slot + kSlots * i, column);
+      k[i].load(keys, first + slots.slot + slots.count * i, column);
     }
     BOWLINE_UNROLL
     for (int i = 0; i < kEach; ++i) {
-      v[i].load(values, first + slot + kSlots * i, column);
+      v[i].load(values, first + slots.slot + slots.count * i, column);
     }
     float s[kRows][kEach];
     BOWLINE_UNROLL
@@ -282,11 +315,8 @@ __global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p, KeyPar
         for (int j = 0; j < 8; ++j) {
           dot += q[r][j] * x[j];
         }
-        BOWLINE_UNROLL
-        for (int other = 1; other < kLanes; other *= 2) {
-          dot += __shfl_xor_sync(0xFFFFFFFF, dot, other);
-        }
-        const int key = first + slot + kSlots * i;
+        dot = slots.sum(dot);
+        const int key = first + slots.slot + slots.count * i;
         s[r][i] =
             key < end ? p.score_of(factor * dot, place.batch, head[r], query[r], key) : -INFINITY;
       }
@@ -326,7 +356,7 @@ __global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p, KeyPar
     }
   }
 
-  join_slots<kPadded>(p, place, rows, sums, softmax);
+  join_slots(p, place, slots, rows, sums, softmax);
   static_assert(kFewThreads == kJoinThreads);
   if (!parts.last_block_joins ||
       !arrives_last(parts.counters + blockIdx.x, static_cast<unsigned>(parts.count))) {

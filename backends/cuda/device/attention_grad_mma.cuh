@@ -200,7 +200,7 @@ __device__ void write(const Lane& l, const Block<kColumns> (&sums)[kRowTiles],
 template <class T, int kPadded, int kRowTiles, bool kPlain, bool kPrepared>
 __device__ void multiply_queries(const Problem& given, unsigned before) {
   using M = GradTiling<kPadded, false, kRowTiles>;
-  Problem p = static_sizes(promised<kPlain>(given));
+  Problem p = static_sizes(promised<T, kPlain>(given));
   const Lane l(static_cast<int>(threadIdx.x));
   const Tile<T, kPadded> own{dynamic_shared()};
   const Tile<T, kPadded> own_d{own.packs.from(M::kOwn * M::kPacks)};
@@ -426,7 +426,7 @@ struct KeySums {
 template <class T, int kPadded, int kRowTiles, bool kPlain>
 __device__ void multiply_keys(const Problem& given, unsigned before) {
   using M = GradTiling<kPadded, true, kRowTiles>;
-  Problem p = static_sizes(promised<kPlain>(given));
+  Problem p = static_sizes(promised<T, kPlain>(given));
   const Tile<T, kPadded> own{dynamic_shared()};
   const Tile<T, kPadded> own_d{own.packs.from(M::kOwn * M::kPacks)};
   const Packs others = own_d.packs.from(M::kOwn * M::kPacks);
@@ -509,7 +509,7 @@ __device__ void multiply_keys(const Problem& given, unsigned before) {
   };
   while (at.head < end_head) {
     if (kPlain && is_whole()) {
-      BOWLINE_KEEP_LOOP
+      BOWLINE_ROLL
       do {
         add.template operator()<true>();
       } while (is_whole() && at.head < end_head);
@@ -573,16 +573,16 @@ __global__ void __launch_bounds__(kMmaThreads) statistics_kernel(Problem p) {
 }
 
 // Both passes in one launch, after statistics_kernel: the first `key_blocks` blocks compute dk and
-// dv. One tile of rows per warp.
-template <class T, int kPadded, bool kPlain>
+// dv. One tile of rows per warp. Only for plain problems.
+template <class T, int kPadded>
 __global__ void __launch_bounds__(kMmaThreads, kMmaBlocks)
     mma_both_kernel(Problem queries, Problem keys, unsigned key_blocks) {
   begin_kernel();
   if constexpr (kMultiplies<T>) {
     if (blockIdx.x < key_blocks) {
-      multiply_keys<T, kPadded, 1, kPlain>(keys, 0);
+      multiply_keys<T, kPadded, 1, true>(keys, 0);
     } else {
-      multiply_queries<T, kPadded, 1, kPlain, true>(queries, key_blocks);
+      multiply_queries<T, kPadded, 1, true, true>(queries, key_blocks);
     }
   }
 }

@@ -32,9 +32,15 @@ bool is_plain(const Problem& p, unsigned blocks, const Traits& traits) {
   return p.eight && !p.mask.any() && p.softcap == 0 && p.scale > 0 &&
          (kRowTiles == 1 || std::cmp_greater_equal(blocks, traits.processors));
 }
-// The same problem. What kPlain promises are constants.
-template <bool kPlain>
-__device__ Problem promised(Problem p) {
+// The head size of the kernels for other problems. They are the longest, so the smallest heads have
+// none of their own.
+template <int kPadded>
+constexpr int kGeneralPadded = std::max(kPadded, 64);
+
+// The same problem. What kPlain promises is constant; otherwise, the dtypes are.
+template <class T, bool kPlain>
+__device__ Problem promised(const Problem& given) {
+  Problem p = kPlain ? given : typed<T>(given);
   if (kPlain) {
     p.four = true;
     p.eight = true;
@@ -69,7 +75,7 @@ template <bool kPlain, int kKeys, class F>
 __device__ void for_tiles(int begin, int end, const Whole& whole, F& add) {
   for (int first = begin; first < end; first += kKeys) {
     if (kPlain && first >= whole.begin) {
-      BOWLINE_KEEP_LOOP
+      BOWLINE_ROLL
       for (; first < whole.end; first += kKeys) {
         add.template operator()<true>(first);
       }
@@ -168,14 +174,8 @@ struct Tile {
     }
     BOWLINE_ROLL
     for (int row = mine; row < kRows; row += kStep) {
-      const bool present = inside && rows.visible(first + row);
-      float x[8];
-      BOWLINE_UNROLL
-      for (int j = 0; j < 8; ++j) {
-        x[j] = present && 8 * pack + j < rows.dim ? read(data + rows.at(first + row, 8 * pack + j))
-                                                  : 0.0f;
-      }
-      packs.store(index(row, pack), pack_of<T>(x));
+      const bool present = rows.visible(first + row);
+      packs.store(index(row, pack), present ? rows.pack<T>(first + row, pack) : uint4{});
     }
   }
   // The rows from `row` on, a multiple of 8.

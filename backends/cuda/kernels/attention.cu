@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads, 3) attention_kernel(Problem p) {
 template <class T, int kPadded, int kRowTiles, bool kPlain>
 __device__ void multiply_tiles(const Problem& given) {
   using M = MmaTiling<kPadded, kRowTiles>;
-  Problem p = promised<kPlain>(given);
+  Problem p = promised<T, kPlain>(given);
   const Tile<T, kPadded> own{dynamic_shared()};
   const Packs others = own.packs.from(M::kOwn * M::kPacks);
   const Packs flags = others.from(2 * M::kStages * M::kOthers * M::kPacks);
@@ -397,11 +397,8 @@ template <class K>
 void few_rows(Launch& l, const Problem& p, const Choice& choice, const KeyParts& parts) {
   const dim3 blocks(p.tiles * static_cast<unsigned>(p.batches * p.kv_heads),
                     static_cast<unsigned>(choice.parts));
-  with_padded(p, [&]<int kPadded>() {
-    l.launch("attention",
-             choice.own == 1 ? few_rows_kernel<K, kPadded, 1> : few_rows_kernel<K, kPadded, 4>,
-             blocks, kFewThreads, p, parts);
-  });
+  l.launch("attention", choice.own == 1 ? few_rows_kernel<K, 1> : few_rows_kernel<K, 4>, blocks,
+           kFewThreads, p, parts);
 }
 
 template <class T>
@@ -427,7 +424,7 @@ void mma(Launch& l, const Problem& p, const Choice& choice) {
     } else if (is_plain<1>(p, blocks, l.traits())) {
       launch.template operator()<kPadded, 1, true>();
     } else {
-      launch.template operator()<kPadded, 1, false>();
+      launch.template operator()<kGeneralPadded<kPadded>, 1, false>();
     }
   });
 }

@@ -190,20 +190,21 @@ bool mma_pass(Launch& l, const Problem& p, Way way) {
                            ? is_plain<kRowTiles>(p, blocks, l.traits())
                            : way == Way::plain && is_plain<1>(p, blocks, l.traits());
     fits = plain ? launch.template operator()<kPadded, kRowTiles, true>()
-                 : launch.template operator()<kPadded, 1, false>();
+                 : launch.template operator()<kGeneralPadded<kPadded>, 1, false>();
   });
   return fits;
 }
 
 // Launches both passes at once, on tensor cores. One after the other, they would leave
-// multiprocessors idle. Returns false if the blocks of a pass fill the GPU, or if the head is too
-// large for one block per tile.
+// multiprocessors idle. Returns false if the problem is not plain, if the blocks of a pass fill the
+// GPU, or if the head is too large for one block per tile.
 template <class T>
 bool both_passes(Launch& l, const Problem& of_queries, const Problem& of_keys) {
-  if (!uses_tensor_cores(l.type(), l.traits()) || of_queries.dim > 64) {
+  if (!uses_tensor_cores(l.type(), l.traits()) || of_queries.dim > 64 ||
+      !is_plain<1>(of_queries, 0, l.traits())) {
     return false;
   }
-  const auto launch = [&]<int kPadded, bool kPlain>() {
+  const auto launch = [&]<int kPadded>() {
     using Q = GradTiling<kPadded, false, 1>;
     using K = GradTiling<kPadded, true, 1>;
     static_assert(Q::kColumns == kPadded && K::kColumns == kPadded);
@@ -216,8 +217,8 @@ bool both_passes(Launch& l, const Problem& of_queries, const Problem& of_keys) {
     const auto threads = static_cast<uint64_t>(queries.rows()) * (kPadded / 8);
     l.launch("attention_grad statistics", statistics_kernel<T, kPadded>,
              blocks_for(threads, kMmaThreads), kMmaThreads, queries);
-    l.launch_shared("tensor attention_grad of few blocks", mma_both_kernel<T, kPadded, kPlain>,
-                    blocks, kMmaThreads, kShared, queries, keys, key_blocks);
+    l.launch_shared("tensor attention_grad of few blocks", mma_both_kernel<T, kPadded>, blocks,
+                    kMmaThreads, kShared, queries, keys, key_blocks);
   };
   const auto fills = [&](bool keys) {
     Problem tiled = of_queries;
@@ -226,12 +227,7 @@ bool both_passes(Launch& l, const Problem& of_queries, const Problem& of_keys) {
   if (fills(false) || fills(true)) {
     return false;
   }
-  const auto with_plain = [&]<int kPadded>() {
-    is_plain<1>(of_queries, 0, l.traits()) ? launch.template operator()<kPadded, true>()
-                                           : launch.template operator()<kPadded, false>();
-  };
-  of_queries.dim <= 32 ? with_plain.template operator()<32>()
-                       : with_plain.template operator()<64>();
+  of_queries.dim <= 32 ? launch.template operator()<32>() : launch.template operator()<64>();
   return true;
 }
 
