@@ -116,12 +116,8 @@ __device__ __noinline__ inline float4 decode4_of(uint32_t format, const uint8_t*
   return out;
 }
 
-__device__ inline float decode(const Codes& c, const CodeBlock& b, uint32_t column) {
-  if (c.format != 0) {
-    const uint32_t i = column - b.first;
-    const float4 four = decode4_of(c.format, b.codes, static_cast<int>(i / 4 * 4));
-    return i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
-  }
+// A value that strides describe.
+__device__ inline float decode_value(const Codes& c, const CodeBlock& b, uint32_t column) {
   const uint32_t i = column - b.first;
   if (c.bits == 8) {
     return b.scale * static_cast<float>(static_cast<int8_t>(b.codes[i]) - b.zero);
@@ -132,20 +128,26 @@ __device__ inline float decode(const Codes& c, const CodeBlock& b, uint32_t colu
 }
 
 __device__ inline float decode(const Codes& c, int64_t row, uint32_t column) {
-  return decode(c, code_block(c, row, column), column);
+  const CodeBlock b = code_block(c, row, column);
+  if (c.format == 0) {
+    return decode_value(c, b, column);
+  }
+  const uint32_t i = column - b.first;
+  const float4 four = decode4_of(c.format, b.codes, static_cast<int>(i / 4 * 4));
+  return i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
 }
 
 // Dequantizes columns [column, column + 4) of a row, with zeros from `columns` on. If c.four is
 // set, `column` is a multiple of four.
 __device__ inline void decode4(const Codes& c, int64_t row, uint32_t column, uint32_t columns,
                                float (&to)[4]) {
+  for (float& x : to) {
+    x = 0;
+  }
   if (column >= columns) {
-    for (float& x : to) {
-      x = 0;
-    }
     return;
   }
-  CodeBlock b = code_block(c, row, column);
+  const CodeBlock b = code_block(c, row, column);
   if (c.format != 0 && column % 4 == 0) {  // rows are whole blocks, and groups multiples of four
     const float4 four = decode4_of(c.format, b.codes, static_cast<int>(column - b.first));
     to[0] = four.x;
@@ -154,11 +156,19 @@ __device__ inline void decode4(const Codes& c, int64_t row, uint32_t column, uin
     to[3] = four.w;
     return;
   }
-  for (uint32_t j = 0; j < 4; ++j) {
-    if ((!c.four || c.format != 0) && j > 0 && column + j < columns) {
-      b = code_block(c, row, column + j);
+  if (c.format == 0 && c.four && column + 4 <= columns) {
+    BOWLINE_UNROLL
+    for (uint32_t j = 0; j < 4; ++j) {
+      to[j] = decode_value(c, b, column + j);
     }
-    to[j] = column + j < columns ? decode(c, b, column + j) : 0.0f;
+    return;
+  }
+  // The code for one value moves the others, because an array with a variable index would be in
+  // memory.
+  BOWLINE_ROLL
+  for (uint32_t j = 4; j-- > 0;) {
+    to[3] = to[2], to[2] = to[1], to[1] = to[0];
+    to[0] = column + j < columns ? decode(c, row, column + j) : 0.0f;
   }
 }
 

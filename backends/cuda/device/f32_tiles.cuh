@@ -95,16 +95,22 @@ __device__ void add_teams(Memory& shared, float (&sum)[kEach][kEach], int team, 
 template <class T, class Results, int kEach>
 __device__ void write_tile(const Results& results, const float (&sum)[kEach][kEach],
                            const TilePlace& place, const int (&mine)[2]) {
-  BOWLINE_UNROLL
-  for (int q = 0; q < T::kQuadsEach; ++q) {
-    const int column = place.tile[1] * T::kSize + 4 * (mine[1] + q * T::kAcross);
+  // What follows the product is much code, so it is there once.
+  BOWLINE_ROLL
+  for (int s = 0; s < kEach * T::kQuadsEach; ++s) {
+    const int i = s / T::kQuadsEach;
+    const int column = place.tile[1] * T::kSize + 4 * (mine[1] + s % T::kQuadsEach * T::kAcross);
+    const int row = place.tile[0] * T::kSize + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
+    float v[4] = {};
     BOWLINE_UNROLL
-    for (int i = 0; i < kEach; ++i) {
-      const int row = place.tile[0] * T::kSize + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
-      if (row < results.sizes[0] && column < results.sizes[1]) {
-        float v[4] = {sum[i][4 * q], sum[i][4 * q + 1], sum[i][4 * q + 2], sum[i][4 * q + 3]};
-        results.put(place, row, column, v);
+    for (int other = 0; other < kEach * T::kQuadsEach; ++other) {
+      BOWLINE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        v[e] = other == s ? sum[other / T::kQuadsEach][other % T::kQuadsEach * 4 + e] : v[e];
       }
+    }
+    if (row < results.sizes[0] && column < results.sizes[1]) {
+      results.put(place, row, column, v);
     }
   }
 }
@@ -114,7 +120,7 @@ __device__ void write_tile(const Results& results, const float (&sum)[kEach][kEa
 template <class T, class Memory, int kEach>
 __device__ void multiply_step(Memory& shared, int at, const int (&mine)[2],
                               float (&sum)[kEach][kEach]) {
-  BOWLINE_KEEP_LOOP
+  BOWLINE_ROLL
   for (int quad = 0; quad < T::kStep / 2; ++quad) {
     BOWLINE_UNROLL
     for (int k = 2 * quad; k < 2 * quad + 2; ++k) {

@@ -98,7 +98,7 @@ class Panel {
   template <bool kCodes>
   __device__ void store(const Packs& to) {
     if (kCodes && source_.codes.codes != nullptr) {
-      BOWLINE_KEEP_LOOP
+      BOWLINE_ROLL
       for (int j = 0; j < kEach; ++j) {
         float rest[8];
         decode(j, rest);
@@ -178,15 +178,21 @@ class Panel {
     const int64_t at_line = kAlongK ? (row < source_.rows ? row : source_.rows - 1) : k_ + line;
     const int first = kAlongK ? k_ + kOfPack * column_ : row_ + kOfPack * column_;
     const int end = kAlongK ? end_ : is_inside(j) ? source_.rows : 0;
-    BOWLINE_UNROLL
-    for (int q = 0; q < 2; ++q) {
-      float four[4];
-      decode4(source_.codes, first_line_ + at_line, static_cast<uint32_t>(first + 4 * q),
-              static_cast<uint32_t>(end), four);
+    float low[4] = {};
+    float high[4] = {};
+    BOWLINE_ROLL
+    for (int q = 1; q >= 0; --q) {
       BOWLINE_UNROLL
       for (int e = 0; e < 4; ++e) {
-        v[4 * q + e] = four[e];
+        high[e] = low[e];
       }
+      decode4(source_.codes, first_line_ + at_line, static_cast<uint32_t>(first + 4 * q),
+              static_cast<uint32_t>(end), low);
+    }
+    BOWLINE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      v[e] = low[e];
+      v[4 + e] = high[e];
     }
   }
   // Rounds the values, and subtracts the rounded ones.

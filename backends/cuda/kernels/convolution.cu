@@ -216,7 +216,7 @@ struct TileResults {
  private:
   template <int kThreads>
   __device__ void add_parts(const TilePlace& place) const {
-    BOWLINE_KEEP_LOOP
+    BOWLINE_ROLL
     for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile / 4; i += kThreads) {
       const int row = place.tile[0] * kTile + i / (kTile / 4);
       const int column = place.tile[1] * kTile + i % (kTile / 4) * 4;
@@ -237,7 +237,7 @@ struct TileResults {
   // Computes results that are NaN again: a term that does not exist may have been multiplied as 0.
   template <int kThreads>
   __device__ void mend_tile(const TilePlace& place) const {
-    BOWLINE_KEEP_LOOP
+    BOWLINE_ROLL
     for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile; i += kThreads) {
       const int row = place.tile[0] * kTile + i / kTile;
       if (row >= sizes[0] || place.tile[1] * kTile + i % kTile >= sizes[1]) {
@@ -343,19 +343,15 @@ __global__ void __launch_bounds__(F32Tiling<kTile, kEach, kTeams>::kThreads, kTi
       sum[i][j] = 0;
     }
   }
-  if (rounds > 0) {
-    load(0);
-    store(0);
-  }
-  if (rounds > 1) {
-    set_steps(1);
-  }
-  __syncthreads();
-  for (int round = 0; round < rounds; ++round) {
+  // Loading is much code, so the first round has no code of its own.
+  BOWLINE_ROLL
+  for (int round = -1; round < rounds; ++round) {
     if (round + 1 < rounds) {
       load(round + 1);
     }
-    multiply_step<T>(shared, round % 2 * T::kBuffer + team * T::kTeamSize, mine, sum);
+    if (round >= 0) {
+      multiply_step<T>(shared, round % 2 * T::kBuffer + team * T::kTeamSize, mine, sum);
+    }
     if (round + 1 < rounds) {
       store(round + 1);
     }

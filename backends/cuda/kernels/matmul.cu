@@ -78,7 +78,7 @@ struct Patch {
 template <class T, class Memory>
 __device__ float sum_of_line(const Memory& shared, int at, int operand, int line) {
   float sum = 0;
-  BOWLINE_KEEP_LOOP
+  BOWLINE_ROLL
   for (int i = 0; i < T::kThreads / T::kTeam * T::kStep; ++i) {
     const int k = i % T::kStep;
     const float4 v = shared[at + i / T::kStep * T::kTeamSize + operand * T::kSideSize +
@@ -152,17 +152,17 @@ __device__ void multiply_tile(const Product<S>& p) {
   __shared__ Shared<float[kTile]> line_sums;
   const bool sums_lines = !kCodes && p.results.sums_lines(place);
   const int steps = (end - begin + kTeams * T::kStep - 1) / (kTeams * T::kStep);
-  if (steps > 0) {
-    load();
-    store(0);
-  }
-  __syncthreads();
-  for (int step = 0; step < steps; ++step) {
+  // Loading is much code, so the first step has no code of its own.
+  BOWLINE_ROLL
+  for (int step = -1; step < steps; ++step) {
     if (step + 1 < steps) {
       load();
     }
-    multiply_step<T>(shared, step % 2 * T::kBuffer + team * T::kTeamSize, mine, sum);
-    if (const int of = opaque(static_cast<int>(threadIdx.x)); sums_lines && of < kTile) {
+    if (step >= 0) {
+      multiply_step<T>(shared, step % 2 * T::kBuffer + team * T::kTeamSize, mine, sum);
+    }
+    if (const int of = opaque(static_cast<int>(threadIdx.x));
+        step >= 0 && sums_lines && of < kTile) {
       const float more = sum_of_line<T>(shared, step % 2 * T::kBuffer, p.results.lines.operand, of);
       line_sums[of] = (step == 0 ? 0.0f : static_cast<float>(line_sums[of])) + more;
     }

@@ -153,7 +153,7 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
   for (int i = 0; i < kAhead - 1; ++i) {
     load(operands[i], i);
   }
-  BOWLINE_KEEP_LOOP
+  BOWLINE_ROLL
   for (int i = 0; i < kTilesM; ++i) {
     // With f32, addresses that are computed here change the order of the loop over panels for the
     // worse, on sm_80.
@@ -164,7 +164,7 @@ __device__ void write_tile(const SplitResults<T>& results, const float (&sums)[k
       }
     }
     __syncwarp();
-    BOWLINE_KEEP_LOOP
+    BOWLINE_ROLL
     for (int group = lane; group < slab.kGroups; group += 32) {
       load(operands[kAhead - 1], kAhead - 1);
       if (is_inside && at_row < results.sizes[0]) {
@@ -223,7 +223,7 @@ __device__ void multiply_copied(W& product, A& a, B& b, const Packs& shared, int
   __syncthreads();
   int reading = 0;
   product.load_first(shared, shared.from(A::kSize));
-  BOWLINE_KEEP_LOOP
+  BOWLINE_ROLL
   for (int panel = 0; panel < panels; ++panel) {
     BOWLINE_UNROLL
     for (int step = 0; step < kSteps; ++step) {
@@ -267,9 +267,9 @@ __device__ void multiply_loaded(W& product, A& a, B& b, const Packs& shared, int
   // Products of two parts that are both small are left out.
   const auto multiply_parts = [&](const Packs& stage) {
     const Packs stage_b = stage.from(kParts * A::kSize);
-    BOWLINE_KEEP_LOOP
+    BOWLINE_ROLL
     for (int i = 0; i < (kParts == 1 ? 1 : a.parts()); ++i) {
-      BOWLINE_KEEP_LOOP
+      BOWLINE_ROLL
       for (int j = 0; j < (kParts == 1 ? 1 : min(b.parts(), kParts - i)); ++j) {
         multiply_panels(stage.from(i * A::kSize), stage_b.from(j * B::kSize));
       }
@@ -284,16 +284,15 @@ __device__ void multiply_loaded(W& product, A& a, B& b, const Packs& shared, int
     a.template store<kCodes>(to);
     b.template store<kCodes>(to.from(kParts * A::kSize));
   };
-  if (panels > 0) {
-    load();
-    store(0);
-  }
-  __syncthreads();
-  for (int panel = 0; panel < panels; ++panel) {
+  // Loading is much code, so the first panel has no code of its own.
+  BOWLINE_ROLL
+  for (int panel = -1; panel < panels; ++panel) {
     if (panel + 1 < panels) {
       load();
     }
-    multiply_parts(shared.from(panel % kStages * kStage));
+    if (panel >= 0) {
+      multiply_parts(shared.from(panel % kStages * kStage));
+    }
     if (panel + 1 < panels) {
       store(panel + 1);
     }
@@ -333,13 +332,16 @@ __device__ void multiply_tile(const Product<T>& p) {
              column + product.column());
   product.for_each_line(kSummed == Summed::a ? row : column,
                         [&](int line, float sum) { p.results.put_line(place, line, sum); });
-  p.results.template finish<Tile::kM, Tile::kN, Tile::kThreads, 8>(place);
+  p.results.template finish<Tile::kM, Tile::kN, Tile::kThreads, 4>(place);
 }
 
 template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay, Summed kSummed>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) tile_kernel(Product<T> p) {
   begin_kernel();
-  if constexpr (kMultiplies<T> && (kWay != Way::copies || kFor80)) {
+  constexpr bool kIsUsed = kWay == Way::copies      ? kFor80
+                           : kWay == Way::registers ? kFor75 || Tile::kM > 32
+                                                    : true;
+  if constexpr (kMultiplies<T> && kIsUsed) {
     multiply_tile<T, Tile, kAlongA, kAlongB, kWay, kSummed>(p);
   }
 }
@@ -383,7 +385,8 @@ void launch_tile(Launch& l, Product<T> p) {
   launch(tile_kernel<T, Tile, kAlongA, kAlongB, kWay, Summed::none>);
 }
 
-// Copies have all tiles. Panels that go through registers are slower and have only two.
+// Copies have all tiles. Panels that go through registers are slower and have only two. Where most
+// products copy, plain ones have only the larger one.
 template <class T, bool kAlongA, bool kAlongB, Way kWay>
 void launch_layout(Launch& l, const Product<T>& p, size_t tile) {
   if constexpr (kWay == Way::copies) {
@@ -404,7 +407,7 @@ void launch_layout(Launch& l, const Product<T>& p, size_t tile) {
   } else if constexpr (kWay == Way::registers || kAlongA) {
     // A quantized operand is rarely transposed. Loading needs registers, so more threads share the
     // sums than with copies.
-    if (tile <= 1) {
+    if (tile <= 1 || (kWay == Way::registers && l.traits().code >= 80)) {
       launch_tile<T, Tile<128, 128, 4, 64, 32, 1>, kAlongA, kAlongB, kWay>(l, p);
       return;
     }
