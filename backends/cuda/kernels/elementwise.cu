@@ -20,8 +20,8 @@ constexpr bool kPacks =
 template <class In, class Out>
 constexpr unsigned kEach = kPacks<In, Out> ? kPack<In> : kElementsEach;
 
-// For dtypes other than f32: one kernel for all functions, because their instructions are many.
-// Only functions of two operands are compiled for f16 and bf16 on their own.
+// The functions that f16 and bf16 have no kernels for: one kernel for all, because their
+// instructions are many.
 struct AnyFunction {
   FunctionCall call;
   __device__ float operator()(float a, float b, float c) const {
@@ -32,21 +32,30 @@ struct AnyFunction {
 #define BOWLINE_GRADIENT(name)    \
   case Function::name##_gradient: \
     return formulas::name##_gradient(a, b, call.p, call.q);
-#define BOWLINE_BINARY(name)    \
-  case Function::name##_binary: \
-    return formulas::name##_binary(a, b);
 #define BOWLINE_GRADIENT_A(name)    \
   case Function::name##_gradient_a: \
     return formulas::name##_gradient_a(a, b, c);
 #define BOWLINE_GRADIENT_B(name)    \
   case Function::name##_gradient_b: \
     return formulas::name##_gradient_b(a, b, c);
+#include "generated/functions.inc"
+      default:
+        return a;
+    }
+  }
+};
+
+// All comparisons of floats.
+struct AnyComparison {
+  FunctionCall call;
+  __device__ bool operator()(float a, float b, float) const {
+    switch (call.function) {
 #define BOWLINE_COMPARE(name)    \
   case Function::name##_compare: \
     return formulas::name##_compare(a, b);
 #include "generated/functions.inc"
       default:
-        return a;
+        return false;
     }
   }
 };
@@ -244,18 +253,18 @@ void run_into(Launch& l, F f) {
 }
 
 // A comparison returns bool; other operators return the dtype of their inputs.
-template <class T, class F>
+template <class T, class F, class Comparison>
 void run_any(Launch& l) {
-  const F f{function_of(l.op(), l.attributes())};
+  const FunctionCall call = function_of(l.op(), l.attributes());
   if constexpr (std::is_integral_v<T>) {
-    if (divides(f.call.function)) {
+    if (divides(call.function)) {
       check_divisors<T>(l);
     }
   }
   if (l.out_type(0) == l.in_type(0)) {
-    run_into<T, T>(l, f);
+    run_into<T, T>(l, F{call});
   } else {
-    run_into<T, Truth>(l, f);
+    run_into<T, Truth>(l, Comparison{call});
   }
 }
 
@@ -279,7 +288,7 @@ void run(Launch& l) {
     return broadcasting<float, float>(l, formulas::name##_gradient_bFunction{call.p, call.q});
 #include "generated/functions.inc"
     default:
-      return run_any<float, AnyFunction>(l);
+      return run_into<float, Truth>(l, AnyComparison{call});
   }
 }
 
@@ -292,7 +301,7 @@ void run_narrow(Launch& l) {
     return broadcasting<T, T>(l, formulas::name##_binaryFunction{call.p, call.q});
 #include "generated/functions.inc"
     default:
-      return run_any<T, AnyFunction>(l);
+      return run_any<T, AnyFunction, AnyComparison>(l);
   }
 }
 
@@ -301,7 +310,7 @@ void run_narrow(Launch& l) {
 BOWLINE_KERNEL(elementwise, .run = run);
 BOWLINE_KERNEL(elementwise_f16, .run = run_narrow<__half>);
 BOWLINE_KERNEL(elementwise_bf16, .run = run_narrow<__nv_bfloat16>);
-BOWLINE_KERNELS_OF_INTEGERS(elementwise, .run = run_any<T, AnyWhole>);
-BOWLINE_KERNEL(elementwise_boolean, .run = run_any<Truth, AnyWhole>);
+BOWLINE_KERNELS_OF_INTEGERS(elementwise, .run = run_any<T, AnyWhole, AnyWhole>);
+BOWLINE_KERNEL(elementwise_boolean, .run = run_any<Truth, AnyWhole, AnyWhole>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::elementwise_kernels

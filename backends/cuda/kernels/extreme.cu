@@ -375,7 +375,7 @@ __device__ void put_result(const Selection& s, const T* x, T* values, int32_t* i
 // `survivors`: memory for the keys of all chunks, if there are several. `chosen`: (optional) memory
 // for the keys of the result, which another launch sorts.
 template <class T>
-__global__ void __launch_bounds__(kSelectThreads)
+__global__ void __launch_bounds__(kSelectThreads, 1)
     top_k_select_kernel(const T* x, KeyOf<T>* survivors, KeyOf<T>* chosen, T* values,
                         int32_t* indices, Selection s, uint32_t* counters) {
   begin_kernel();
@@ -385,31 +385,36 @@ __global__ void __launch_bounds__(kSelectThreads)
   const uint64_t part = blockIdx.x % s.chunks;
   const Elements<T> elements = {x + line / s.step * s.n * s.step + line % s.step, part * s.chunk,
                                 s.elements_of(part), s.step, s.largest};
-  const auto finish = [&](const auto& source) {
-    const K bound = bound_of<K>(source, static_cast<unsigned>(s.k));
-    if (chosen != nullptr) {
-      gather(source, bound, [&](unsigned i, K key) { chosen[line * s.k + i] = key; });
+  // Finds the first `count` keys of a source, and writes them to `to`, or to shared memory.
+  const auto choose = [&](const auto& source, uint64_t count, K* to) {
+    const K bound = bound_of<K>(source, static_cast<unsigned>(count));
+    gather(source, bound, [&](unsigned i, K key) {
+      if (to != nullptr) {
+        to[i] = key;
+      } else {
+        sorted[i] = key;
+      }
+    });
+  };
+  K* const results = chosen == nullptr ? nullptr : chosen + line * s.k;
+  K* const of_line = survivors + line * s.chunks * s.k;
+  choose(elements, min(s.k, elements.n), s.chunks == 1 ? results : of_line + part * s.k);
+  if (s.chunks > 1) {
+    if (!arrives_last(counters + line, s.chunks)) {
       return;
     }
-    gather(source, bound, [&](unsigned i, K key) { sorted[i] = key; });
-    for (uint64_t i = threadIdx.x; i < s.k; i += kSelectThreads) {
-      const K mine = sorted[i];
-      unsigned place = 0;
-      for (uint64_t other = 0; other < s.k; ++other) {
-        place += comes_first<typename K::Word>(sorted[other], mine) ? 1 : 0;
-      }
-      put_result(s, x, values, indices, line, place, mine.index());
-    }
-  };
-  if (s.chunks == 1) {
-    finish(elements);
+    choose(Keys<K>{of_line, s.survivors()}, s.k, results);
+  }
+  if (results != nullptr) {
     return;
   }
-  K* const keys = survivors + line * s.chunks * s.k;
-  const K bound = bound_of<K>(elements, static_cast<unsigned>(min(s.k, elements.n)));
-  gather(elements, bound, [&](unsigned i, K key) { keys[part * s.k + i] = key; });
-  if (arrives_last(counters + line, s.chunks)) {
-    finish(Keys<K>{keys, s.survivors()});
+  for (uint64_t i = threadIdx.x; i < s.k; i += kSelectThreads) {
+    const K mine = sorted[i];
+    unsigned place = 0;
+    for (uint64_t other = 0; other < s.k; ++other) {
+      place += comes_first<typename K::Word>(sorted[other], mine) ? 1 : 0;
+    }
+    put_result(s, x, values, indices, line, place, mine.index());
   }
 }
 

@@ -101,23 +101,21 @@ constexpr uint64_t kHeldByWarp = 4 * kLanes * 16;
 constexpr uint64_t kHeldByBlock = 4 * kRowThreads * 16;
 
 // Selects kernel(team, packs) for rows of n elements, `packs` times 16 bytes per thread of the
-// team. Returns null if rows do not fit in registers.
+// team. Returns null if rows do not fit in registers. Short rows leave packs empty, because kernels
+// for fewer packs would add much code.
 template <class T, class K>
 auto kernel_of_held_rows(uint64_t n, K kernel) {
   constexpr std::integral_constant<unsigned, kLanes> warp;
   constexpr std::integral_constant<unsigned, kRowThreads> block;
-  constexpr std::integral_constant<int, 1> one;
   constexpr std::integral_constant<int, 2> two;
   constexpr std::integral_constant<int, 3> three;
   constexpr std::integral_constant<int, 4> four;
   const uint64_t bytes = n * sizeof(T);
-  return bytes <= kHeldByWarp / 2       ? kernel(warp, two)
-         : bytes <= kHeldByWarp / 4 * 3 ? kernel(warp, three)
-         : bytes <= kHeldByWarp         ? kernel(warp, four)
-         : bytes <= kHeldByBlock / 4    ? kernel(block, one)
-         : bytes <= kHeldByBlock / 2    ? kernel(block, two)
-         : bytes <= kHeldByBlock        ? kernel(block, four)
-                                        : nullptr;
+  return bytes <= kHeldByWarp / 4 * 3 ? kernel(warp, three)
+         : bytes <= kHeldByWarp       ? kernel(warp, four)
+         : bytes <= kHeldByBlock / 2  ? kernel(block, two)
+         : bytes <= kHeldByBlock      ? kernel(block, four)
+                                      : nullptr;
 }
 
 // The same for rows that fit in registers.
@@ -218,24 +216,27 @@ __device__ void add_parts(const RowSums<T>& s, uint64_t n, uint64_t columns) {
   if (!arrives_last(s.counters + 1 + group, here)) {
     return;
   }
-  const auto put = [&](uint64_t column, float(&sum)[kWidth]) {
-    if (column < n) {
-      s.dgamma.put_some(column, sum);
-    } else {
-      s.dbeta.put_some(column - n, sum);
-    }
-  };
-  if (s.groups() == 1) {
-    add_rows<kWidth>(s.part(0, columns), here, columns, put);
-    return;
-  }
   float* const of_groups = s.part(s.count, columns);
-  add_rows<kWidth>(s.part(first, columns), here, columns,
-                   [&](uint64_t column, float(&sum)[kWidth]) {
-                     write_some(of_groups + group * columns + column, sum);
-                   });
-  if (arrives_last(s.counters, s.groups())) {
-    add_rows<kWidth>(of_groups, s.groups(), columns, put);
+  const float* rows = s.part(first, columns);
+  unsigned count = here;
+  bool ends = s.groups() == 1;
+  BOWLINE_ROLL
+  while (true) {
+    add_rows<kWidth>(rows, count, columns, [&](uint64_t column, float(&sum)[kWidth]) {
+      if (!ends) {
+        write_some(of_groups + group * columns + column, sum);
+      } else if (column < n) {
+        s.dgamma.put_some(column, sum);
+      } else {
+        s.dbeta.put_some(column - n, sum);
+      }
+    });
+    if (ends || !arrives_last(s.counters, s.groups())) {
+      return;
+    }
+    rows = of_groups;
+    count = s.groups();
+    ends = true;
   }
 }
 
