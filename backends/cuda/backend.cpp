@@ -60,16 +60,20 @@ class CudaBackend : public device::Backend {
             info("NVIDIA GPU", status_of(e, "ask for the properties of the GPU").message()));
         continue;
       }
+      const int code = code_for(kArchitectures, p.major, p.minor);
       std::string reason;
-      if (code_for(kArchitectures, p.major, p.minor) == 0) {
+      if (code == 0) {
         reason = format("The GPU is of architecture sm_{}{}; this build has code for {}.", p.major,
                         p.minor, kArchitectures);
       } else {
-        Traits traits = {code_for(kArchitectures, p.major, p.minor), p.multiProcessorCount};
+        Traits traits = {code, p.multiProcessorCount};
         reason = apply_variants(&traits);
       }
-      out.push_back(info(format("{}, sm_{}{}, {}", std::string_view(p.name), p.major, p.minor,
-                                Blas::description()),
+      // Code of an older generation lacks the instructions of the GPU, and the driver compiles it.
+      const std::string older =
+          code != 0 && code / 10 != p.major ? format(" with PTX of sm_{}", code) : "";
+      out.push_back(info(format("{}, sm_{}{}{}, {}", std::string_view(p.name), p.major, p.minor,
+                                older, Blas::description()),
                          std::move(reason)));
     }
     return out;

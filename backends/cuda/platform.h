@@ -8,18 +8,13 @@
 #include <utility>
 
 // BOWLINE_UNROLL stands before a loop whose arrays live in registers, which have no variable index.
-// BOWLINE_KEEP_LOOP stands before a loop with a long body.
+// BOWLINE_ROLL stands before a loop that must stay one: its body is long, or is rarely executed.
+// The compiler would unroll it, which fills registers and multiplies the size of the library.
 #ifdef BOWLINE_CUDA_EMULATED
 #define BOWLINE_UNROLL
-#define BOWLINE_KEEP_LOOP
-#else
-#define BOWLINE_UNROLL _Pragma("unroll")
-#define BOWLINE_KEEP_LOOP _Pragma("unroll 1")
-#endif
-// Stands before a loop that must stay one, because its unrolled addresses would fill registers.
-#ifdef BOWLINE_CUDA_EMULATED
 #define BOWLINE_ROLL
 #else
+#define BOWLINE_UNROLL _Pragma("unroll")
 #define BOWLINE_ROLL _Pragma("unroll 1")
 #endif
 

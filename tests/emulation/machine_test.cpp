@@ -61,6 +61,14 @@ TEST_F(Emulated, WithAGpuThatIsTooOld) {
   expect_unusable("The GPU is of architecture sm_61; this build has code for 75-virtual");
 }
 
+TEST_F(Emulated, NamesCodeOfAnOlderGeneration) {
+  constexpr std::string_view kOlder = " with PTX of sm_90,";
+  machine().major = 9;
+  EXPECT_EQ(first().description.find(kOlder), std::string::npos) << first().description;
+  machine().major = 10;
+  EXPECT_NE(first().description.find(kOlder), std::string::npos) << first().description;
+}
+
 TEST(Architectures, CodeRunsWhereTheGuideSays) {
   using cuda_emu::code_for;
   EXPECT_EQ(code_for("75-virtual 80-real", 7, 5), 75);

@@ -45,6 +45,7 @@ TOOLS = ROOT / "build/cuda_tools"
 ARCHITECTURES = [75, 80, 90, 120]
 MOST_SECONDS = 10
 LIMIT = re.compile(r"(\w+)(<=|>=)([\d.]+)")
+SIZE = re.compile(r"size\s+(\w+)\s+([\d.]+)")
 
 
 class Budget:
@@ -71,7 +72,27 @@ class Budget:
 
 def read_budgets(text):
     lines = [(i, line.split("#")[0].strip()) for i, line in enumerate(text.splitlines(), 1)]
-    return [Budget(i, line) for i, line in lines if line]
+    return [Budget(i, line) for i, line in lines if line and not SIZE.fullmatch(line)]
+
+
+def read_sizes(text):
+    """{code: most megabytes}, with codes as nvcc names them, such as sm_80."""
+    found = [SIZE.fullmatch(line.split("#")[0].strip()) for line in text.splitlines()]
+    return {item[1]: float(item[2]) for item in found if item}
+
+
+def fatbin_bytes(objects):
+    """The compressed code of all architectures in objects."""
+    listing = subprocess.run(["readelf", "-SW", *objects], capture_output=True, text=True, check=True).stdout
+    return sum(int(size, 16) for size in re.findall(r"\s\.nv_fatbin\s+PROGBITS\s+\w+\s+\w+\s+(\w+)", listing))
+
+
+def oversize(sizes, codes, measured):
+    """Compares the code of a build for `codes` with their limits, if all have one."""
+    if codes and all(code in sizes for code in codes):
+        most = sum(sizes[code] for code in codes)
+        if measured > most * 1e6:
+            yield f"The code for {', '.join(codes)} has {measured / 1e6:.2f} MB, above {most:g} ({BUDGETS.name})."
 
 
 def limits_of(budgets, name, architecture):
@@ -224,6 +245,12 @@ def self_test():
         == [(KERNELS / "softmax.cu", 75), (KERNELS / "rope.cu", 75)],
         "a command": cuda_compile.nvcc_command("  COMMAND = cd /b && /n/nvcc -O3 -gencode=arch=a,code=b -c /k.cu -o k.o -MD -MF d -I /i")
         == ["/n/nvcc", "-O3", "-I", "/i"],
+        "the codes of a build": cuda_compile.built_for(
+            "COMMAND = nvcc -gencode=arch=compute_75,code=compute_75 -gencode=arch=compute_90,code=[compute_90,sm_90] -c k.cu")
+        == ["compute_75", "compute_90", "sm_90"],
+        "sizes": read_sizes("size sm_80 2.5  # MB\n* * stack<=0") == {"sm_80": 2.5},
+        "a build that is too large": [list(oversize({"sm_80": 2.5, "sm_90": 3}, codes, 5.6e6)) != []
+                                      for codes in (["sm_80", "sm_90"], ["sm_80", "sm_100"], [])] == [True, False, False],
     }
     wrong = [name for name, holds in found.items() if not holds]
     if wrong:
@@ -235,9 +262,10 @@ def not_run(reason):
     sys.exit(77)
 
 
-def check(codes, budgets, left, complete):
+def check(codes, budgets, left, complete, sizes):
     names = short_names(c.symbol for c in codes)
-    wrong = sorted({sentence for c in codes for sentence in
+    wrong = list(sizes)
+    wrong += sorted({sentence for c in codes for sentence in
                     [*breaches(budgets, names[c.symbol], c), *unordered(names[c.symbol], c)]})
     wrong += [f"{BUDGETS.name}:{b.number}: no kernel matches '{b.pattern}'." for b in budgets
               if complete and not any(fnmatch.fnmatchcase(name, b.pattern) for name in names.values())]
@@ -259,9 +287,11 @@ def main():
         cuda_compile.install(TOOLS)
         return
     self_test()
-    budgets = read_budgets(BUDGETS.read_text(encoding="utf-8"))
+    text = BUDGETS.read_text(encoding="utf-8")
+    budgets = read_budgets(text)
     ninja = options.build / "build.ninja"
-    command = cuda_compile.nvcc_command(ninja.read_text(encoding="utf-8")) if ninja.exists() else None
+    commands = ninja.read_text(encoding="utf-8") if ninja.exists() else ""
+    command = cuda_compile.nvcc_command(commands)
     if command is None:
         not_run(f"{options.build} builds no CUDA kernels.")
     cuobjdump, nvdisasm = (cuda_compile.find_tool(name, command[0], TOOLS) for name in ("cuobjdump", "nvdisasm"))
@@ -279,7 +309,8 @@ def main():
             if fnmatch.fnmatchcase(names[c.symbol], options.list):
                 print(names[c.symbol], f"sm_{c.architecture}", *(f"{k}={v:g}" for k, v in c.figures().items()))
         return
-    check(codes, budgets, left, complete=built or options.all)
+    too_large = oversize(read_sizes(text), cuda_compile.built_for(commands), fatbin_bytes(objects)) if objects else []
+    check(codes, budgets, left, complete=built or options.all, sizes=too_large)
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ class Weights {
       }
       add(i, packs);
     }
-    BOWLINE_KEEP_LOOP
+    BOWLINE_ROLL
     for (; i < iterations_; ++i) {
       BOWLINE_UNROLL
       for (uint32_t p = 0; p < kCount; ++p) {

@@ -88,7 +88,7 @@ struct SplitResults {
     }
     const int thread = static_cast<int>(threadIdx.x);
     constexpr int kAcross = kN / kCount;
-    BOWLINE_KEEP_LOOP
+    BOWLINE_ROLL
     for (int group = thread; group < kM * kAcross; group += kThreads) {
       const int row = place.tile[0] * kM + group / kAcross;
       const int column = place.tile[1] * kN + group % kAcross * kCount;

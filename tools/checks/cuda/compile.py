@@ -56,6 +56,13 @@ def nvcc_command(ninja):
     return kept
 
 
+def built_for(ninja):
+    """The codes of the build, as nvcc names them: sm_80 for machine code, compute_75 for PTX."""
+    found = re.search(r"COMMAND = .*-gencode=.*", ninja)
+    codes = re.findall(r"-gencode=\S*code=(\S+)", found[0]) if found else []
+    return [code for item in codes for code in re.findall(r"(?:sm|compute)_\w+", item)]
+
+
 def digest(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
