@@ -21,7 +21,7 @@ FIGURES = {
     "math": "percent of the instructions of the main loop that multiply and add",
     "conversions": "conversions of integers to floats, and divisions, in loops",
     "wide": "loads of 16 bytes from global memory",
-    "flight": "bytes that a thread loads from global memory before it uses the first of them, at most",
+    "flight": "the most bytes that a thread loads from global memory before it uses any of them",
 }
 
 TENSOR = re.compile(r"(HMMA|IMMA|HGMMA|IGMMA|QGMMA|QMMA)\b")
