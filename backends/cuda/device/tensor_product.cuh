@@ -12,10 +12,12 @@ bool may_use_tf32(const Traits& traits, std::span<const device::Operand> inputs,
                   const MatrixProduct& p);
 
 // Scratch memory of multiply_on_tensor_cores with a candidate, for nodes of dtype `type`.
-uint64_t tensor_product_workspace(const MatrixProduct& p, DType type, const Traits& traits,
+uint64_t tensor_product_workspace(const MatrixProduct& p, DType type,
+                                  std::span<const device::Operand> inputs, const Traits& traits,
                                   uint32_t candidate);
 // The number of candidates: tiles, each with several numbers of parts of k.
-uint32_t tensor_product_candidates(const MatrixProduct& p, DType type, const Traits& traits);
+uint32_t tensor_product_candidates(const MatrixProduct& p, DType type,
+                                   std::span<const device::Operand> inputs, const Traits& traits);
 
 // Enqueues the product of a MatMul, Linear or FusedMatMul, with what follows it. a or b may be
 // quantized. The results are not empty. Traits::multiplies holds for the dtype of the node, or

@@ -308,7 +308,6 @@ void multiply(Launch& l, const Form& f) {
   }
 }
 
-// Multiplies with the library, whose operands keep their dtypes.
 // The sums of lines that the library has written to scratch memory, because it cannot add to a
 // gradient, or has another dtype.
 template <class T>
@@ -380,7 +379,7 @@ template <class Node>
 uint32_t candidates_of(const Node& node, const MatrixProduct& sizes, const Form& f,
                        const Traits& traits) {
   return on_tensor_cores(node, sizes, traits)
-             ? tensor_product_candidates(sizes, node.type, traits)
+             ? tensor_product_candidates(sizes, node.type, node.inputs, traits)
              : static_cast<uint32_t>(product_plans(f.sizes).size());
 }
 
@@ -453,7 +452,7 @@ uint64_t workspace(const NodeView& v) {
   const uint64_t theirs = is_own || v.blas == nullptr ? 0 : workspace_of_library(v, f);
   uint64_t own = 0;
   if (on_tensor_cores(v.query, sizes, v.traits)) {
-    own = tensor_product_workspace(sizes, v.query.type, v.traits, candidate);
+    own = tensor_product_workspace(sizes, v.query.type, v.query.inputs, v.traits, candidate);
   }
   if (!v.traits.multiplies(v.query.type)) {
     own = std::max(own, parts_bytes(sizes, product_plan(f.sizes, v.traits, candidate).splits));

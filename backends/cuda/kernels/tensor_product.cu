@@ -428,6 +428,11 @@ void launch_way(Launch& l, const Product<T>& p, size_t tile, bool along_a, bool 
   }
 }
 
+// True if a matrix is quantized.
+bool has_codes(std::span<const device::Operand> inputs) {
+  return !inputs[0].encoding.is_plain() || !inputs[1].encoding.is_plain();
+}
+
 // Whether the matrices of a batch begin at multiples of 16 bytes, if the first ones do.
 template <class T>
 bool strides_of_packs(const MatrixProduct& m) {
@@ -441,7 +446,8 @@ bool strides_of_packs(const MatrixProduct& m) {
 
 template <class T>
 bool multiply(Launch& l, const MatrixProduct& m) {
-  const Plan plan = plan_of(m, l.type(), l.traits(), l.candidate());
+  const bool codes = has_codes(l.record().inputs) && m.k > 0;
+  const Plan plan = plan_of(m, {l.type(), codes}, l.traits(), l.candidate());
   const bool strides = strides_of_packs<T>(m);
   const bool along[2] = {!m.transpose_a, m.transpose_b};
   Product<T> p;
@@ -456,7 +462,6 @@ bool multiply(Launch& l, const MatrixProduct& m) {
   p.k = static_cast<int>(m.k);
   p.batches = m.batch;
   p.split = plan.split;
-  const bool codes = p.sources[0].codes.codes != nullptr || p.sources[1].codes.codes != nullptr;
   const bool packs = p.sources[0].packs && p.sources[1].packs && l.traits().copies_async();
   if (packs && !codes) {
     launch_way<T, Way::copies>(l, p, plan.tile, along[0], along[1]);
@@ -480,21 +485,24 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 bool may_use_tf32(const Traits& traits, std::span<const device::Operand> inputs,
                   const MatrixProduct& p) {
-  const bool plain = inputs[0].encoding.is_plain() && inputs[1].encoding.is_plain();
   const int64_t line_a = p.transpose_a ? p.m : p.k;
   const int64_t line_b = p.transpose_b ? p.k : p.n;
-  return traits.tf32 && traits.copies_async() && plain && !(p.transpose_a && p.transpose_b) &&
-         line_a % kPack<float> == 0 && line_b % kPack<float> == 0 &&
-         tensor_product_kernels::strides_of_packs<float>(p);
+  return traits.tf32 && traits.copies_async() && !tensor_product_kernels::has_codes(inputs) &&
+         !(p.transpose_a && p.transpose_b) && line_a % kPack<float> == 0 &&
+         line_b % kPack<float> == 0 && tensor_product_kernels::strides_of_packs<float>(p);
 }
 
-uint64_t tensor_product_workspace(const MatrixProduct& p, DType type, const Traits& traits,
+uint64_t tensor_product_workspace(const MatrixProduct& p, DType type,
+                                  std::span<const device::Operand> inputs, const Traits& traits,
                                   uint32_t candidate) {
-  return parts_bytes(p, tensor_product_kernels::plan_of(p, type, traits, candidate).splits);
+  using namespace tensor_product_kernels;
+  return parts_bytes(p, plan_of(p, {type, has_codes(inputs)}, traits, candidate).splits);
 }
 
-uint32_t tensor_product_candidates(const MatrixProduct& p, DType type, const Traits& traits) {
-  return static_cast<uint32_t>(tensor_product_kernels::plans_of(p, type, traits).size());
+uint32_t tensor_product_candidates(const MatrixProduct& p, DType type,
+                                   std::span<const device::Operand> inputs, const Traits& traits) {
+  using namespace tensor_product_kernels;
+  return static_cast<uint32_t>(plans_of(p, {type, has_codes(inputs)}, traits).size());
 }
 
 bool multiply_on_tensor_cores(Launch& l, const MatrixProduct& p) {
