@@ -5,6 +5,7 @@
                             -> params -> model -> device -> core -> base
   backends/*             -> device/backend.h and what lies below it
   text                   -> the public headers (bowline.h, bowline/) and base
+  c                      -> the public headers, bowline_text.h and base
   base                   -> bowline/status.h
 
 The programs and readers in tools/ include only the public headers, bowline_text.h and base/ of the
@@ -29,6 +30,7 @@ LAYERS = ["base", "core", "device", "model", "params", "ops", "graph", "plan", "
 PUBLIC = re.compile(r"bowline\.h$|bowline/\w+\.h$")
 STATUS = "bowline/status.h"
 TEXT = "bowline_text.h"  # of the second target, runtime/text, which is a program to the library
+C = re.compile(r"bowline_c\.h$|bowline_c/\w+\.h$|c/")  # of the third target, runtime/c
 GENERATED = re.compile(r"generated/")
 # Every backend compiles these files.
 FORMULAS = re.compile(r"ops/formulas/")
@@ -65,6 +67,9 @@ def check_runtime(root):
             if name.startswith("text/"):
                 if include != TEXT and not include.startswith(("text/", "base/")):
                     yield f"runtime/{name} includes {include}: text/ sees the public headers, base/ and its own files alone."
+            elif name.startswith("c/"):
+                if include != TEXT and not C.match(include) and not include.startswith("base/"):
+                    yield f"runtime/{name} includes {include}: c/ sees the public headers, base/ and its own files alone."
             elif PUBLIC.match(name):
                 yield f"runtime/{name} includes {include}: a public header includes only standard and public headers."
             elif include.startswith("backends/"):
@@ -171,6 +176,7 @@ SEEDED = {
     "runtime/params/file.cpp": "file::ParameterList* fine;\nfile::StorageT no; // wrong\n// file::RangeT",
     "runtime/exec/session.cpp": '#include "train/trainer.h" // wrong',
     "runtime/text/bpe.cpp": '#include "text/bpe.h"\n#include "bowline_text.h"\n#include "core/shape.h" // wrong',
+    "runtime/c/model.cpp": '#include "c/call.h"\n#include "bowline_c.h"\n#include "bowline_text.h"\n#include "params/table.h" // wrong',
     "runtime/train/trainer.h": "",
     "runtime/bowline/model.h": '#include "bowline/status.h"\n#include "core/shape.h" // wrong',
     "runtime/base/status.h": '#include "bowline/status.h"\n#include "bowline/model.h" // wrong',

@@ -1,0 +1,148 @@
+// Handles: what the opaque types of bowline_c.h point to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/status.h"
+#include "bowline.h"
+#include "bowline_c.h"
+
+namespace bowline::c {
+
+// What one thread at a time may use: a model with its shares, sessions, trainers, generators and
+// builders. It keeps the devices that the model was moved to.
+struct Family {
+  std::atomic<uint64_t> thread{0};  // the one that is inside a call; 0: none
+  std::set<std::shared_ptr<const Device>> devices;
+};
+
+// The types of handles. The values are unlikely in other memory.
+enum class Kind : uint32_t {
+  closed = 0xB0C1'05ED,
+  device = 0xB0D0'0001,
+  model,
+  builder,
+  session,
+  trainer,
+  tokenizer,
+  decoder,
+  chat_template,
+  generator,
+  stop_strings,
+};
+
+struct Handle {
+  std::atomic<Kind> kind{Kind::closed};
+  std::shared_ptr<void> object;
+  std::shared_ptr<Family> family;  // null: any thread may use the object
+  Handle* next = nullptr;          // in the list of closed handles
+};
+
+// The object of a kind of handle: its C type, its name in messages, and its kind.
+struct ModelObject {
+  Model model;
+};
+// Members are destroyed from last to first: the model after what uses it.
+struct BuilderObject {
+  std::shared_ptr<ModelObject> model;
+  std::unique_ptr<GraphBuilder> own;
+  GraphBuilder* builder;  // `own`, or the builder of a body during a callback
+};
+struct SessionObject {
+  std::shared_ptr<ModelObject> model;
+  std::shared_ptr<const Device> device;
+  Session session;
+};
+struct TrainerObject {
+  std::shared_ptr<ModelObject> model;
+  std::shared_ptr<const Device> device;
+  Trainer trainer;
+};
+
+template <class Pointer>
+struct HandleType;
+template <>
+struct HandleType<bowline_device> {
+  using Object = const Device;
+  static constexpr Kind kKind = Kind::device;
+  static constexpr std::string_view kName = "device";
+};
+template <>
+struct HandleType<bowline_model> {
+  using Object = ModelObject;
+  static constexpr Kind kKind = Kind::model;
+  static constexpr std::string_view kName = "model";
+};
+template <>
+struct HandleType<bowline_builder> {
+  using Object = BuilderObject;
+  static constexpr Kind kKind = Kind::builder;
+  static constexpr std::string_view kName = "builder";
+};
+template <>
+struct HandleType<bowline_session> {
+  using Object = SessionObject;
+  static constexpr Kind kKind = Kind::session;
+  static constexpr std::string_view kName = "session";
+};
+template <>
+struct HandleType<bowline_trainer> {
+  using Object = TrainerObject;
+  static constexpr Kind kKind = Kind::trainer;
+  static constexpr std::string_view kName = "trainer";
+};
+
+std::string_view name_of(Kind kind);
+
+// A closed handle for reuse, or a new one.
+Handle* new_handle();
+// Empties a handle. It stays readable: the last 1,024 closed handles are not reused.
+void retire(Handle* handle);
+
+// bad_argument: the handle is null, closed or of another kind.
+Status check_handle(const Handle* handle, Kind kind, std::string_view name);
+
+template <class C>
+Handle* handle_of(C* pointer) {
+  return reinterpret_cast<Handle*>(pointer);
+}
+
+template <class C>
+C* make_handle(std::shared_ptr<typename HandleType<C>::Object> object,
+               std::shared_ptr<Family> family) {
+  Handle* const handle = new_handle();
+  handle->object = std::const_pointer_cast<std::remove_const_t<typename HandleType<C>::Object>>(
+      std::move(object));
+  handle->family = std::move(family);
+  handle->kind = HandleType<C>::kKind;
+  return reinterpret_cast<C*>(handle);
+}
+
+template <class C>
+Result<std::shared_ptr<typename HandleType<C>::Object>> object_of(C* pointer) {
+  using Type = HandleType<C>;
+  const Handle* const handle = handle_of(pointer);
+  BOWLINE_TRY(check_handle(handle, Type::kKind, Type::kName));
+  return std::static_pointer_cast<typename Type::Object>(handle->object);
+}
+
+// Marks a family as used by this thread, until it is destroyed.
+class Use {
+ public:
+  // bad_argument: another thread uses the family, or this one does, in a callback.
+  static Result<Use> of(std::shared_ptr<Family> family);
+  Use(Use&& other) noexcept = default;
+  Use& operator=(Use&&) = delete;
+  ~Use();
+
+ private:
+  explicit Use(std::shared_ptr<Family> family) : family_(std::move(family)) {}
+  std::shared_ptr<Family> family_;
+};
+
+}  // namespace bowline::c
