@@ -6,6 +6,26 @@
 
 namespace bowline::c {
 
+// The enums of both interfaces have the same numbers.
+template <class E>
+constexpr bool same(E value, int32_t number) {
+  return static_cast<int32_t>(value) == number;
+}
+static_assert(same(Code::internal, BOWLINE_INTERNAL) && same(Code::cancelled, BOWLINE_CANCELLED) &&
+              same(Code::non_finite, BOWLINE_NON_FINITE) && same(Code::bad_file, BOWLINE_BAD_FILE));
+static_assert(kDTypes == BOWLINE_BOOL + 1 && same(DType::bf16, BOWLINE_BF16) &&
+              same(DType::i64, BOWLINE_I64));
+static_assert(same(StorageRole::constant, BOWLINE_ROLE_CONSTANT) &&
+              same(StorageRole::kv_cache, BOWLINE_ROLE_KV_CACHE) &&
+              same(StorageRole::running_statistic, BOWLINE_ROLE_RUNNING_STATISTIC));
+static_assert(same(Init::Kind::uniform, BOWLINE_INIT_UNIFORM) &&
+              same(Schedule::Kind::cosine, BOWLINE_COSINE) &&
+              same(LoadMode::assign, BOWLINE_LOAD_ASSIGN) &&
+              same(MatmulPrecision::tf32, BOWLINE_MATMUL_TF32));
+static_assert(same(TrainStart::from_checkpoint, BOWLINE_FROM_CHECKPOINT) &&
+              same(OnNonFinite::rollback, BOWLINE_ROLLBACK) &&
+              same(TrainState::damaged, BOWLINE_DAMAGED));
+
 Status check_size(const void* from, size_t size, size_t first, size_t known,
                   std::string_view type) {
   constexpr size_t kLargest = 4096;

@@ -1,4 +1,4 @@
-# cmake --install: the library with its headers, bowline::text where it is built,
+# cmake --install: the library with its headers, bowline::text and bowline::c where they are built,
 # find_package(bowline CONFIG), pkg-config files, the operator reference and the notices of third
 # parties; the command with its man pages and completion; and bowline-conform.
 include_guard(GLOBAL)  # tests/consumer includes this file, too, for its second variant of the library
@@ -73,12 +73,14 @@ function(bowline_install target component)
   set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/${component}")  # find_package(bowline) looks into bowline*
   bowline_write_pc("${made}/bowline.pc" bowline "Runs and fine-tunes neural networks" "" "${libs}")
   file(CONFIGURE OUTPUT "${made}/bowlineConfig.cmake" CONTENT
-"# Targets: bowline::bowline, and bowline::text where it was built and its libraries are found:
-# find_package(bowline CONFIG REQUIRED COMPONENTS text) asks for it.
+"# Targets: bowline::bowline; bowline::c, the C interface, where it was built; and bowline::text where
+# it was built and its libraries are found: find_package(bowline CONFIG REQUIRED COMPONENTS text)
+# asks for it.
 include(CMakeFindDependencyMacro)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_dependency(Threads)
 include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineTargets.cmake\")
+include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineCTargets.cmake\" OPTIONAL)
 set(bowline_text_missing \"\")
 if(EXISTS \"\${CMAKE_CURRENT_LIST_DIR}/bowlineTextTargets.cmake\")
   find_package(simdjson QUIET)
@@ -109,7 +111,7 @@ else()
 endif()
 " @ONLY)
   write_basic_package_version_file("${made}/bowlineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-  bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text)
+  bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text bowline_c)
   bowline_install_run(${component} operators.py "${excluded}" --root "${PROJECT_SOURCE_DIR}" --out "${made}/operators.md")
   bowline_install_run(${component} notices.py "${excluded}" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
     --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices.txt")
@@ -135,6 +137,18 @@ endif()
     bowline_install_files("${CMAKE_INSTALL_INCLUDEDIR}" "${PROJECT_SOURCE_DIR}/runtime/text/bowline_text.h")
     bowline_install_files("${CMAKE_INSTALL_LIBDIR}/pkgconfig" "${made}/bowline-text.pc")
     install(EXPORT ${component}_text NAMESPACE bowline:: FILE bowlineTextTargets.cmake DESTINATION "${folder}"
+      COMPONENT ${component} ${excluded})
+  endif()
+  if(TARGET bowline_c)
+    bowline_write_pc("${made}/bowline-c.pc" bowline-c "The C interface of bowline, as one shared library" "" -lbowline_c)
+    set_target_properties(bowline_c PROPERTIES EXPORT_NAME c)
+    install(TARGETS bowline_c EXPORT ${component}_c COMPONENT ${component} ${excluded}
+      LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" NAMELINK_COMPONENT ${component})
+    bowline_install_files("${CMAKE_INSTALL_INCLUDEDIR}" "${PROJECT_SOURCE_DIR}/runtime/c/bowline_c.h")
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/c/bowline_c" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+      COMPONENT ${component} ${excluded} FILES_MATCHING PATTERN "*.h")
+    bowline_install_files("${CMAKE_INSTALL_LIBDIR}/pkgconfig" "${made}/bowline-c.pc")
+    install(EXPORT ${component}_c NAMESPACE bowline:: FILE bowlineCTargets.cmake DESTINATION "${folder}"
       COMPONENT ${component} ${excluded})
   endif()
 endfunction()
