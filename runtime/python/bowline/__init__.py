@@ -1,0 +1,53 @@
+"""Runs and fine-tunes neural networks on the CPU, on GPUs with Vulkan, and on NVIDIA GPUs.
+
+Example: runs a model whose input is "x" and whose output is "y".
+
+    import bowline
+    import numpy
+
+    device = bowline.Device("best")
+    model = bowline.Model.open("model.bowline")
+    model.to(device)
+    session = bowline.Session(model, device, "forward", {"batch": 1})
+    y = session.run({"x": numpy.zeros((1, 4), numpy.float32)})["y"]
+
+Arrays are NumPy arrays, or objects with DLPack in host memory, such as CPU tensors of PyTorch. They
+must be contiguous and row-major, and are not copied. The functions raise bowline.Error.
+
+One thread at a time may use a model with its sessions, trainers and generators.
+"""
+
+from bowline._bowline import (
+    ChatTemplate,
+    Device,
+    Generator,
+    GraphBuilder,
+    Model,
+    Parameter,
+    Session,
+    Tokenizer,
+    Trainer,
+    Value,
+    devices,
+    optimizers,
+    version,
+)
+from bowline._error import Error
+
+__version__ = version().split(" ")[0]
+__all__ = [
+    "ChatTemplate",
+    "Device",
+    "Error",
+    "Generator",
+    "GraphBuilder",
+    "Model",
+    "Parameter",
+    "Session",
+    "Tokenizer",
+    "Trainer",
+    "Value",
+    "devices",
+    "optimizers",
+    "version",
+]
