@@ -96,16 +96,11 @@ Result<LoadReport> load(ModelState& state, const std::string& path, const LoadOp
   return options.mode == LoadMode::copy ? into(state.table) : reshaping(state, "load()", {}, into);
 }
 
-Result<std::vector<std::byte>> copy_of(const model::FileRange& range) {
-  BOWLINE_TRY_ASSIGN(const auto bytes, range.bytes());
-  return std::vector<std::byte>(bytes.begin(), bytes.end());
-}
-
 Result<std::vector<std::vector<std::byte>>> values_of(
     const std::vector<model::SelfTestTensor>& tensors) {
   std::vector<std::vector<std::byte>> out;
   for (const model::SelfTestTensor& t : tensors) {
-    BOWLINE_TRY_ASSIGN(out.emplace_back(), copy_of(*t.range));
+    BOWLINE_TRY_ASSIGN(out.emplace_back(), t.range->copy());
   }
   return out;
 }
@@ -124,6 +119,34 @@ Model::Model(std::shared_ptr<ModelState> state) : state_(std::move(state)) {}
 Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   return guarded([&]() -> Result<Model> {
     BOWLINE_TRY_ASSIGN(auto state, graph::load_model(path, options));
+    return Model(std::move(state));
+  });
+}
+
+Result<Model> Model::open_memory(std::span<const std::byte> bytes, const OpenOptions& options) {
+  return guarded([&]() -> Result<Model> {
+    auto file = model::MappedFile::of_memory(bytes, model::MappedFile::access_of(options));
+    BOWLINE_TRY_ASSIGN(auto state, graph::load_model(std::move(file), options));
+    return Model(std::move(state));
+  });
+}
+
+Result<Model> Model::open_descriptor(int descriptor, uint64_t offset, uint64_t bytes,
+                                     const OpenOptions& options) {
+  return guarded([&]() -> Result<Model> {
+    BOWLINE_TRY_ASSIGN(
+        auto file, model::MappedFile::of_descriptor(descriptor, offset, bytes, real_file_system(),
+                                                    model::MappedFile::access_of(options)));
+    BOWLINE_TRY_ASSIGN(auto state, graph::load_model(std::move(file), options));
+    return Model(std::move(state));
+  });
+}
+
+Result<Model> Model::open_reader(ModelReader reader, const OpenOptions& options) {
+  return guarded([&]() -> Result<Model> {
+    BOWLINE_TRY_ASSIGN(auto file, model::MappedFile::of_reader(
+                                      std::move(reader), model::MappedFile::access_of(options)));
+    BOWLINE_TRY_ASSIGN(auto state, graph::load_model(std::move(file), options));
     return Model(std::move(state));
   });
 }
@@ -153,7 +176,7 @@ Result<std::vector<std::byte>> Model::asset(std::string_view name) const {
   return guarded(state_, "model", [&](const ModelState& s) -> Result<std::vector<std::byte>> {
     const auto found = std::ranges::find(s.extras.assets, name, &model::Asset::name);
     BOWLINE_REQUIRE(found != s.extras.assets.end(), "The model has no asset \"{}\".", name);
-    return copy_of(*found->range);
+    return found->range->copy();
   });
 }
 

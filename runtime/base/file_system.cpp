@@ -84,14 +84,17 @@ int FileSystem::lock(int fd) { return flock(fd, LOCK_EX | LOCK_NB); }
 int FileSystem::set_mode(int fd, mode_t mode) { return fchmod(fd, mode); }
 int FileSystem::truncate(int fd, uint64_t size) { return ftruncate(fd, static_cast<off_t>(size)); }
 ssize_t FileSystem::read(int fd, void* data, size_t size) { return ::read(fd, data, size); }
+ssize_t FileSystem::read_at(int fd, void* data, size_t size, uint64_t offset) {
+  return ::pread(fd, data, size, static_cast<off_t>(offset));
+}
 ssize_t FileSystem::write(int fd, const void* data, size_t size) { return ::write(fd, data, size); }
 int FileSystem::sync(int fd) { return fsync(fd); }
 int FileSystem::close(int fd) { return ::close(fd); }
 int FileSystem::rename(const char* from, const char* to) { return ::rename(from, to); }
 int FileSystem::unlink(const char* path) { return ::unlink(path); }
 
-void* FileSystem::map(int fd, size_t size) {
-  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+void* FileSystem::map(int fd, size_t size, uint64_t offset) {
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, static_cast<off_t>(offset));
   return data == MAP_FAILED ? nullptr : data;
 }
 void FileSystem::unmap(void* data, size_t size) { munmap(data, size); }

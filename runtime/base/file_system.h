@@ -28,12 +28,15 @@ class FileSystem {
   virtual int set_mode(int fd, mode_t mode);
   virtual int truncate(int fd, uint64_t size);
   virtual ssize_t read(int fd, void* data, size_t size);
+  // Leaves the position of the descriptor as it is.
+  virtual ssize_t read_at(int fd, void* data, size_t size, uint64_t offset);
   virtual ssize_t write(int fd, const void* data, size_t size);
   virtual int sync(int fd);
   virtual int close(int fd);
   virtual int rename(const char* from, const char* to);
   virtual int unlink(const char* path);
-  virtual void* map(int fd, size_t size);  // read-only
+  // Read-only. The offset is a multiple of the page size.
+  virtual void* map(int fd, size_t size, uint64_t offset);
   virtual void unmap(void* data, size_t size);
   virtual int forget(void* data, size_t size);  // whole pages of a mapping; read again when touched
 };

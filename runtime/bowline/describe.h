@@ -75,7 +75,8 @@ struct StorageInfo {
   uint64_t version = 0;     ///< Increases with every write of values.
   uint64_t generation = 0;  ///< Increases when plans that use the storage must be made again.
   /// Where the values are: "nowhere" (no values yet), "file", "source" (Model::set_source()),
-  /// "host", or the name of a device. For a sharded storage: names with " + " between them.
+  /// "host", or the name of a device. For a sharded storage: names with " + " between them. "file"
+  /// is also what Model::open_memory() and Model::open_reader() opened.
   std::string where;
   /// XXH3 checksum (64 bits) in the file, while the values are in the file.
   std::optional<uint64_t> file_checksum;

@@ -19,10 +19,10 @@
 
 namespace bowline {
 
-/// Options of Model::open().
+/// Options of Model::open(), open_memory(), open_descriptor() and open_reader().
 struct OpenOptions {
   /// true: maps the file into memory and reads weights when they are needed. false: reads the whole
-  /// file at once.
+  /// file at once. open_memory() then copies the bytes.
   bool memory_map = true;
   /// Limits for opening the file. The default is Budget::of_file().
   std::optional<Budget> budget;

@@ -71,6 +71,19 @@ struct ParameterList {
 /// return the same bytes each time. If it fails, the function that needs the bytes fails.
 using ValueSource = std::function<Status(uint64_t first, std::span<std::byte> out)>;
 
+/// A model file that a callback of the program reads, for example from an encrypted container.
+struct ModelReader {
+  /// The size of the file.
+  uint64_t bytes = 0;
+  /// Reads bytes [first, first + out.size()) of the file into `out`.
+  ///
+  /// One call reads at most 16 MiB. Several threads may call it at once, at any time, and more than
+  /// once for the same bytes. It must return the same bytes each time. It must not use the Model.
+  /// If it fails, the function that needs the bytes fails with its Status. If it throws an
+  /// exception, that function returns bad_argument, or out_of_memory for std::bad_alloc.
+  std::function<Status(uint64_t first, std::span<std::byte> out)> read;
+};
+
 /// A removed storage.
 struct DroppedStorage {
   uint32_t storage = 0;  ///< Its tie index.
@@ -153,6 +166,54 @@ class Model {
   /// - bad_file: the file is damaged. The message says where.
   /// - over_budget: the file costs more than OpenOptions::budget.
   static Result<Model> open(const std::string& path, const OpenOptions& options = {});
+
+  /// Opens a .bowline file that is in memory, for example a buffer that was downloaded.
+  ///
+  /// The bytes stay the caller's. They must stay unchanged until the Model and all its clones and
+  /// shares are destroyed. If OpenOptions::memory_map is false, the Model has a copy, and the
+  /// caller may free the bytes after the call.
+  ///
+  /// `bytes` may begin at any address. If the address is not aligned as memory from malloc() is,
+  /// each read of a weight makes a temporary copy of the weight.
+  ///
+  /// Errors: as open(), but not io_error.
+  /// - unsupported: the file has values in a second file beside it.
+  static Result<Model> open_memory(std::span<const std::byte> bytes,
+                                   const OpenOptions& options = {});
+
+  /// Opens a .bowline file that is a part of an open file, for example an asset of an Android app.
+  ///
+  /// \param descriptor The descriptor of a regular file that may be read. It stays the caller's,
+  ///   who may close it after the call. Its position is neither used nor changed.
+  /// \param offset The first byte of the part. It need not be aligned.
+  /// \param bytes The size of the part. 0: to the end of the file.
+  ///
+  /// The part is memory-mapped, and read later, as by open(). If `offset` is not a multiple of 16,
+  /// each read of a weight makes a temporary copy of the weight.
+  ///
+  /// Errors: as open().
+  /// - bad_argument: the descriptor is not open, or it is a directory, a pipe or a device.
+  /// - bad_file: the open file ends before the end of the part.
+  /// - unsupported: the file has values in a second file beside it.
+  static Result<Model> open_descriptor(int descriptor, uint64_t offset = 0, uint64_t bytes = 0,
+                                       const OpenOptions& options = {});
+
+  /// Opens a .bowline file that a callback reads.
+  ///
+  /// open_reader() reads the tables of the file. Weights and assets are read when they are needed.
+  /// The Model, its clones and its shares keep the reader. The last of them destroys it. If
+  /// OpenOptions::memory_map is false, open_reader() reads the whole file into memory and destroys
+  /// the reader.
+  ///
+  /// Each use of a weight in host memory reads it again. To read it once, move the Model to a
+  /// device with to(). A weight whose parts are read one by one, as by save(), is read once more
+  /// for its checksum.
+  ///
+  /// Errors: as open(), but not io_error.
+  /// - bad_argument: the reader has no function, or throws an exception.
+  /// - unsupported: the file has values in a second file beside it.
+  /// - Errors of the reader.
+  static Result<Model> open_reader(ModelReader reader, const OpenOptions& options = {});
 
   /// Verifies a file completely, with all checksums. Errors: as open().
   static Status verify(const std::string& path, const OpenOptions& options = {});

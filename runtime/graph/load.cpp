@@ -196,7 +196,7 @@ Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::Veri
     state->table = params::read_table(model);
     return read_graphs(*state, model, meter);
   };
-  BOWLINE_TRY(as_file_error(read()).at(format("While loading \"{}\".", file->path())));
+  BOWLINE_TRY(as_file_error(read()).at(format("While loading {}.", file->name())));
   state->extras.assets = model.assets();
   state->extras.metadata = model.metadata();
   state->extras.self_tests = model.self_tests();
@@ -207,10 +207,18 @@ Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::Veri
 
 Result<std::shared_ptr<ModelState>> load_model(const std::string& path, const OpenOptions& options,
                                                FileSystem& files) {
-  BOWLINE_TRY_ASSIGN(auto file, model::VerifiedFile::open(path, files, options));
-  BOWLINE_TRY_ASSIGN(auto state, load_model(std::move(file)));
+  BOWLINE_TRY_ASSIGN(auto file,
+                     model::MappedFile::open(path, files, model::MappedFile::access_of(options)));
+  return load_model(std::move(file), options, files);
+}
+
+Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<model::MappedFile> file,
+                                               const OpenOptions& options, FileSystem& files) {
+  BOWLINE_TRY_ASSIGN(auto verified, model::VerifiedFile::verify(std::move(file), files, options));
+  const std::string place = format("While loading {}.", verified->name());
+  BOWLINE_TRY_ASSIGN(auto state, load_model(std::move(verified)));
   if (!options.ignore_tie_metadata) {
-    BOWLINE_TRY(check_tie_metadata(*state).at(format("While loading \"{}\".", path)));
+    BOWLINE_TRY(check_tie_metadata(*state).at(place));
   }
   return state;
 }

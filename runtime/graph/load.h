@@ -14,6 +14,11 @@ Result<std::shared_ptr<ModelState>> load_model(const std::string& path,
                                                const OpenOptions& options = {},
                                                FileSystem& files = real_file_system());
 
+// The same for a file that is open already. If a callback reads it, its errors are returned, too.
+Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<model::MappedFile> file,
+                                               const OpenOptions& options = {},
+                                               FileSystem& files = real_file_system());
+
 // The same for a file that is verified already.
 Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::VerifiedFile> file);
 

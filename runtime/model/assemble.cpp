@@ -248,10 +248,8 @@ class Assembly {
   std::unique_ptr<file::RangeT> add(const std::shared_ptr<const FileRange>& bytes) {
     auto range = std::make_unique<file::RangeT>();
     payloads_.push_back({range.get(), bytes->length,
-                         [bytes](uint64_t first, uint64_t count,
-                                 std::vector<std::byte>&) -> Result<std::span<const std::byte>> {
-                           BOWLINE_TRY_ASSIGN(const auto all, bytes->bytes());
-                           return all.subspan(first, count);
+                         [bytes](uint64_t first, uint64_t count, std::vector<std::byte>& scratch) {
+                           return bytes->read(first, count, scratch);
                          }});
     return range;
   }

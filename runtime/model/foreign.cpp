@@ -44,7 +44,7 @@ std::string_view as_text(std::span<const std::byte> file) {
 }
 
 // 8 bytes with the length of a JSON header, then the header.
-bool is_safetensors(std::string_view file) {
+bool is_safetensors(std::string_view file, uint64_t file_bytes) {
   if (file.size() < 10 || file[8] != '{') {
     return false;
   }
@@ -52,7 +52,7 @@ bool is_safetensors(std::string_view file) {
   for (size_t i = 8; i-- > 0;) {
     length = length << 8 | static_cast<uint8_t>(file[i]);
   }
-  return length >= 2 && length <= file.size() - 8;
+  return length >= 2 && length <= file_bytes - 8;
 }
 
 // Protocol 2 to 5, then an opcode that may begin a pickle file.
@@ -70,9 +70,9 @@ bool is_onnx(std::string_view file) {
 }
 
 // The beginning of a text. Its last character may be cut off.
-bool is_text(std::string_view file) {
+bool is_text(std::string_view file, uint64_t file_bytes) {
   std::string_view head = file.substr(0, 512);
-  const bool cut = head.size() < file.size();
+  const bool cut = head.size() < file_bytes;
   while (!head.empty()) {
     const size_t n = utf8_length(head);
     const auto c = static_cast<uint8_t>(head[0]);
@@ -89,8 +89,8 @@ bool is_text(std::string_view file) {
 
 }  // namespace
 
-std::string_view foreign_format(std::span<const std::byte> bytes) {
-  const std::string_view file = as_text(bytes);
+std::string_view foreign_format(std::span<const std::byte> head, uint64_t file_bytes) {
+  const std::string_view file = as_text(head);
   if (file.empty()) {
     return "an empty file";
   }
@@ -99,11 +99,11 @@ std::string_view foreign_format(std::span<const std::byte> bytes) {
       return s.format;
     }
   }
-  return is_safetensors(file) ? "a safetensors file"
-         : is_pickle(file)    ? "a Python pickle (as older PyTorch writes)"
-         : is_onnx(file)      ? "an ONNX model"
-         : is_text(file)      ? "a text file"
-                              : "";
+  return is_safetensors(file, file_bytes) ? "a safetensors file"
+         : is_pickle(file)                ? "a Python pickle (as older PyTorch writes)"
+         : is_onnx(file)                  ? "an ONNX model"
+         : is_text(file, file_bytes)      ? "a text file"
+                                          : "";
 }
 
 }  // namespace bowline::detail::model

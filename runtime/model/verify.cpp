@@ -25,29 +25,32 @@ bool has_magic(std::span<const std::byte> bytes) {
   return n > 0 && std::memcmp(bytes.data(), kMagic.data(), n) == 0;
 }
 
-Status check_header(std::span<const std::byte> bytes) {
-  if (!has_magic(bytes)) {
-    const std::string_view other = foreign_format(bytes);
+// The first bytes of a file that tell which format it has.
+constexpr uint64_t kHeadBytes = 512;
+
+Status check_header(std::span<const std::byte> head, uint64_t file_bytes) {
+  if (!has_magic(head)) {
+    const std::string_view other = foreign_format(head, file_bytes);
     return Status(Code::bad_file, other.empty()
                                       ? "The file does not begin with \"BOWLINE1\"."
                                       : format("The file is {}, not a Bowline model.", other));
   }
-  BOWLINE_REQUIRE(bytes.size() >= kHeaderBytes + kTrailerBytes,
-                  "The file has {} bytes, fewer than a header and a trailer.", bytes.size());
-  const auto header = read_as<Header>(bytes, 0);
+  BOWLINE_REQUIRE(file_bytes >= kHeaderBytes + kTrailerBytes,
+                  "The file has {} bytes, fewer than a header and a trailer.", file_bytes);
+  const auto header = read_as<Header>(head, 0);
   BOWLINE_REQUIRE(header.format_major == kFormatMajor,
                   "The file has format {}; this library reads format {} (file offset 8).",
                   header.format_major, kFormatMajor);
-  BOWLINE_REQUIRE(header.file_length == bytes.size(),
+  BOWLINE_REQUIRE(header.file_length == file_bytes,
                   "The header states {} bytes (file offset 40), but the file has {}.",
-                  header.file_length, bytes.size());
-  BOWLINE_TRY(check_zeros(bytes, 12, 16, 0));
-  BOWLINE_TRY(check_zeros(bytes, 48, kHeaderBytes, 0));
+                  header.file_length, file_bytes);
+  BOWLINE_TRY(check_zeros(head.subspan(12, 4), 12));
+  BOWLINE_TRY(check_zeros(head.subspan(48, kHeaderBytes - 48), 48));
   BOWLINE_REQUIRE(header.flatbuffer_offset == kHeaderBytes,
                   "The tables begin at offset {}, not {} (file offset 16).",
                   header.flatbuffer_offset, kHeaderBytes);
   const Untrusted<uint64_t> length(header.flatbuffer_length);
-  const uint64_t limit = std::min(kMaxFlatBuffer, bytes.size() - kHeaderBytes - kTrailerBytes);
+  const uint64_t limit = std::min(kMaxFlatBuffer, file_bytes - kHeaderBytes - kTrailerBytes);
   BOWLINE_REQUIRE(
       length.at_most(limit),
       "The tables take {} bytes (file offset 24), more than the file has room for ({}).",
@@ -56,15 +59,14 @@ Status check_header(std::span<const std::byte> bytes) {
   BOWLINE_REQUIRE(header.data_start == round_up(end, kPageBytes),
                   "The data start at offset {} (file offset 32), not {}.", header.data_start,
                   round_up(end, kPageBytes));
-  BOWLINE_REQUIRE(header.data_start <= bytes.size() - kTrailerBytes,
+  BOWLINE_REQUIRE(header.data_start <= file_bytes - kTrailerBytes,
                   "The data start at offset {}, beyond the end of the file ({}).",
-                  header.data_start, bytes.size());
-  return check_zeros(bytes, end, header.data_start, 0);
+                  header.data_start, file_bytes);
+  return {};
 }
 
-Status check_trailer(std::span<const std::byte> bytes) {
-  const uint64_t at = bytes.size() - kTrailerBytes;
-  const auto trailer = read_as<Trailer>(bytes, at);
+Status check_trailer(std::span<const std::byte> bytes, uint64_t at) {
+  const auto trailer = read_as<Trailer>(bytes, 0);
   BOWLINE_REQUIRE(trailer.magic == kTrailerMagic && trailer.zero == 0,
                   "The trailer at file offset {} is damaged.", at);
   return {};
@@ -103,9 +105,7 @@ Status check_tables(Check& check) {
 Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::open(const std::string& path,
                                                                FileSystem& files,
                                                                const OpenOptions& options) {
-  BOWLINE_TRY_ASSIGN(auto file, MappedFile::open(path, files,
-                                                 options.memory_map ? MappedFile::Access::map
-                                                                    : MappedFile::Access::read));
+  BOWLINE_TRY_ASSIGN(auto file, MappedFile::open(path, files, MappedFile::access_of(options)));
   return verify(std::move(file), files, options);
 }
 
@@ -113,45 +113,65 @@ Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::verify(std::shared_ptr
                                                                  FileSystem& files,
                                                                  const OpenOptions& options) {
   std::shared_ptr<VerifiedFile> out(new VerifiedFile);
-  const auto bytes = file->bytes();
-  const auto bad = [&](Status status) {
-    return std::move(status).as(Code::bad_file).at(format("While loading \"{}\".", file->path()));
-  };
-  BOWLINE_TRY(bad(check_header(bytes)));
-  BOWLINE_TRY(bad(check_trailer(bytes)));
-
-  const auto header = read_as<Header>(bytes, 0);
-  out->budget_ = options.budget.value_or(Budget::of_file(header.flatbuffer_length));
-  BOWLINE_TRY(Meter(out->budget_)
-                  .spend(header.flatbuffer_length)
-                  .at(format("While loading \"{}\".", file->path())));
-  const auto* begin = reinterpret_cast<const uint8_t*>(bytes.data()) + kHeaderBytes;
-  out->flatbuffer_.assign(begin, begin + header.flatbuffer_length);
-  out->data_start_ = header.data_start;
-  BOWLINE_TRY(bad(check_flatbuffer(out->flatbuffer_)));
-
+  out->file_ = std::move(file);
+  const std::string place = format("While loading {}.", out->file_->name());
+  BOWLINE_TRY(out->read_tables(options).at(place));
   Check check(out->tables(), out->flatbuffer_.size());
-  BOWLINE_TRY(bad(check_tables(check)));
-
-  const uint64_t data_bytes = bytes.size() - kTrailerBytes - header.data_start;
-  std::vector<DataFile> data = {{bytes.subspan(header.data_start, data_bytes), header.data_start}};
+  BOWLINE_TRY(check_tables(check).as(Code::bad_file).at(place));
   for (uint32_t i = 0; i < count_of(check.model.siblings()); ++i) {
-    const file::Sibling& sibling = *check.model.siblings()->Get(i);
-    BOWLINE_TRY_ASSIGN(auto opened, file->open_sibling(sibling.path()->str(), files));
-    data.push_back({opened->bytes(), 0});
+    const std::string path = check.model.siblings()->Get(i)->path()->str();
+    BOWLINE_TRY_ASSIGN(auto opened, out->file_->open_sibling(path, files));
     out->siblings_.push_back(std::move(opened));
   }
-  for (size_t i = 1; i < data.size(); ++i) {
-    const file::Sibling& sibling = *check.model.siblings()->Get(static_cast<uint32_t>(i - 1));
-    if (sibling.length() != data[i].bytes.size()) {
-      return bad(Status(Code::bad_file,
-                        format("Sibling \"{}\" has {} bytes, not {}.", text_of(sibling.path()),
-                               data[i].bytes.size(), sibling.length())));
-    }
-  }
-  BOWLINE_TRY(bad(check_ranges(std::move(check.ranges), data)));
-  out->file_ = std::move(file);
+  BOWLINE_TRY(out->check_data(std::move(check.ranges)).at(place));
   return std::shared_ptr<const VerifiedFile>(std::move(out));
+}
+
+// A callback may fail for reasons that are not in the file, so only what it read can be a bad file.
+// Each part of the file is copied before it is checked: a callback, or another program that writes
+// to a mapped file, could return other bytes the second time.
+Status VerifiedFile::read_tables(const OpenOptions& options) {
+  const uint64_t size = file_->size();
+  std::vector<std::byte> bytes(std::min(size, kHeadBytes));
+  BOWLINE_TRY(file_->copy(0, bytes));
+  BOWLINE_TRY(check_header(bytes, size).as(Code::bad_file));
+  const auto header = read_as<Header>(bytes, 0);
+  data_start_ = header.data_start;
+  const uint64_t end = kHeaderBytes + header.flatbuffer_length;
+  bytes.resize(data_start_ - end);
+  BOWLINE_TRY(file_->copy(end, bytes));
+  BOWLINE_TRY(check_zeros(bytes, end).as(Code::bad_file));
+  bytes.resize(kTrailerBytes);
+  BOWLINE_TRY(file_->copy(size - kTrailerBytes, bytes));
+  BOWLINE_TRY(check_trailer(bytes, size - kTrailerBytes).as(Code::bad_file));
+
+  budget_ = options.budget.value_or(Budget::of_file(header.flatbuffer_length));
+  BOWLINE_TRY(Meter(budget_).spend(header.flatbuffer_length));
+  flatbuffer_.resize(header.flatbuffer_length);
+  BOWLINE_TRY(file_->copy(kHeaderBytes, std::as_writable_bytes(std::span(flatbuffer_))));
+  return check_flatbuffer(flatbuffer_).as(Code::bad_file);
+}
+
+Status VerifiedFile::check_data(std::vector<NamedRange> ranges) {
+  std::vector<DataFile> data = {{file_->size() - kTrailerBytes - data_start_, data_start_}};
+  for (uint32_t i = 0; i < siblings_.size(); ++i) {
+    const file::Sibling& sibling = *tables().siblings()->Get(i);
+    data.push_back({siblings_[i]->size(), 0});
+    BOWLINE_REQUIRE_CODE(sibling.length() == siblings_[i]->size(), Code::bad_file,
+                         "Sibling \"{}\" has {} bytes, not {}.", text_of(sibling.path()),
+                         siblings_[i]->size(), sibling.length());
+  }
+  auto gaps = check_ranges(std::move(ranges), data);
+  if (!gaps.ok()) {
+    return std::move(gaps).status().as(Code::bad_file);
+  }
+  std::vector<std::byte> scratch;
+  for (const Gap& gap : gaps.value()) {
+    const MappedFile& file = gap.file == 0 ? *file_ : *siblings_[gap.file - 1];
+    BOWLINE_TRY_ASSIGN(const auto bytes, file.read(gap.offset, gap.length, scratch));
+    BOWLINE_TRY(check_zeros(bytes, gap.offset).as(Code::bad_file));
+  }
+  return {};
 }
 
 const file::Model& VerifiedFile::tables() const { return *file::GetModel(flatbuffer_.data()); }
@@ -175,20 +195,24 @@ std::shared_ptr<const FileRange> VerifiedFile::range(const file::RangeT& range) 
 }
 
 Status VerifiedFile::verify_all() const {
-  const auto bytes = file_->bytes();
-  const uint64_t end = bytes.size() - kTrailerBytes;
-  const auto trailer = read_as<Trailer>(bytes, end);
+  const uint64_t end = file_->size() - kTrailerBytes;
+  std::vector<std::byte> bytes(kTrailerBytes);
+  BOWLINE_TRY(file_->copy(end, bytes));
+  const auto trailer = read_as<Trailer>(bytes, 0);
   StreamHash hash;
-  hash.add(bytes.first(end));
+  BOWLINE_TRY(file_->each_piece(0, end, [&](uint64_t, std::span<const std::byte> piece) {
+    hash.add(piece);
+    return Status();
+  }));
   BOWLINE_REQUIRE_CODE((hash.value() == Hash128{trailer.hash_low, trailer.hash_high}),
-                       Code::bad_file, "The bytes of \"{}\" do not match the hash in its trailer.",
-                       path());
+                       Code::bad_file, "The bytes of {} do not match the hash in its trailer.",
+                       name());
   // Collects the ranges again; it cannot fail on a file that was verified.
   Check check(tables(), flatbuffer_.size());
   BOWLINE_TRY(check_tables(check));
   for (const NamedRange& r : check.ranges) {
     const auto place = range(r.file, r.offset, r.length, r.xxh3);
-    BOWLINE_TRY(place->bytes().status().at(format("While checking {}.", r.name)));
+    BOWLINE_TRY(place->check().at(format("While checking {}.", r.name)));
   }
   return {};
 }

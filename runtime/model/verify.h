@@ -18,6 +18,8 @@ struct RangeT;
 
 namespace bowline::detail::model {
 
+struct NamedRange;
+
 class VerifiedFile {
  public:
   // Errors  io_error: the file or a sibling cannot be read.
@@ -26,7 +28,7 @@ class VerifiedFile {
   static Result<std::shared_ptr<const VerifiedFile>> open(const std::string& path,
                                                           FileSystem& files = real_file_system(),
                                                           const OpenOptions& options = {});
-  // The same for a file that is mapped already.
+  // The same for a file that is open already. If a callback reads it, its errors are returned, too.
   static Result<std::shared_ptr<const VerifiedFile>> verify(std::shared_ptr<MappedFile> file,
                                                             FileSystem& files = real_file_system(),
                                                             const OpenOptions& options = {});
@@ -35,7 +37,8 @@ class VerifiedFile {
   // Errors  bad_file: a checksum does not match. The message says which.
   Status verify_all() const;
 
-  const std::string& path() const { return file_->path(); }
+  // The name of the file in messages.
+  const std::string& name() const { return file_->name(); }
   // The budget for making a model from the tables.
   const Budget& budget() const { return budget_; }
   // The tables. Only for model/ and for tests; other code uses model/read.h.
@@ -47,6 +50,8 @@ class VerifiedFile {
 
  private:
   VerifiedFile() = default;
+  Status read_tables(const OpenOptions& options);
+  Status check_data(std::vector<NamedRange> ranges);
   std::shared_ptr<const FileRange> range(uint32_t file, uint64_t offset, uint64_t length,
                                          uint64_t xxh3) const;
   std::shared_ptr<MappedFile> file_;

@@ -90,17 +90,23 @@ Status check_graphs(Check& check);
 // Assets, base, metadata, self tests, training state and siblings.
 Status check_extras(Check& check);
 
-// Checks that ranges are inside their files, aligned and without overlap, and that the gaps between
-// them are short and contain zeros. files[0] is the data part of the model file; the others are
-// siblings.
+// The data part of the model file, or a sibling.
 struct DataFile {
-  std::span<const std::byte> bytes;
-  uint64_t data_start = 0;  // from the start of the file, for messages
+  uint64_t bytes = 0;
+  uint64_t data_start = 0;  // from the start of the file
 };
-Status check_ranges(std::vector<NamedRange> ranges, std::span<const DataFile> files);
+// Bytes that belong to no range: alignment padding, which must contain zeros.
+struct Gap {
+  uint32_t file = 0;
+  uint64_t offset = 0;  // from the start of the file
+  uint64_t length = 0;
+};
+// Checks that ranges are inside their files, aligned and without overlap, and that the gaps between
+// them are short. Returns the gaps. files[0] is the model file; the others are siblings.
+Result<std::vector<Gap>> check_ranges(std::vector<NamedRange> ranges,
+                                      std::span<const DataFile> files);
 
-// Checks that every byte of [begin, end) is zero.
-Status check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end,
-                   uint64_t file_offset);
+// Checks that every byte is zero. `file_offset` is where the bytes are, for messages.
+Status check_zeros(std::span<const std::byte> bytes, uint64_t file_offset);
 
 }  // namespace bowline::detail::model

@@ -45,8 +45,10 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
   const Home& home = storage.home;
   BOWLINE_REQUIRE(home.valid(), "The storage has no values. Call materialize() or load() first.");
   if (home.file) {
-    BOWLINE_TRY_ASSIGN(const Bytes all, home.file->bytes());
-    return all.subspan(first, count);
+    if (!home.file->file->is_in_place()) {
+      BOWLINE_TRY(require_host_memory(count));
+    }
+    return home.file->read(first, count, scratch);
   }
   if (home.host) {
     return Bytes(*home.host).subspan(first, count);

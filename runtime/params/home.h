@@ -11,8 +11,8 @@ using Bytes = std::span<const std::byte>;
 Status require_host_memory(uint64_t bytes);
 
 // Returns bytes [first, first + count) of a storage. They are in host memory already, or are copied
-// to `scratch`: from a device with one copy per block, from a source with one call. A file range is
-// verified first.
+// to `scratch`: from a device with one copy per block, from a source with one call, from a model
+// file that is not in aligned memory. A file range is verified first.
 // Errors  bad_argument: the storage has no values.
 Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
                        std::vector<std::byte>& scratch);

@@ -33,7 +33,7 @@ std::optional<DType> floor_dtype(Role role);
 
 using model::kNoOwner;
 
-// Where the bytes of a storage are: nowhere yet, in a mapped file, in a callback (the source), in
+// Where the bytes of a storage are: nowhere yet, in a model file, in a callback (the source), in
 // host memory, on a device, or in shards on several devices, in order. Different storages can be on
 // different devices.
 struct Home {

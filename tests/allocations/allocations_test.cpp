@@ -32,6 +32,7 @@ struct World {
   std::array<float, 6> numbers{};  // values that a call has read
   // Created in advance, because allocations of the test are not allocations of the library.
   std::string file = folder / "file";
+  std::string file_bytes;
   std::string saved = folder / "saved";
   std::string checkpoint = folder / "checkpoint";
   Progress progress;
@@ -65,6 +66,10 @@ void with_checkpoint(World& w) {
   EXPECT_OK(w.trainer->save(w.checkpoint, {}));
 }
 void with_file(World& w) { EXPECT_OK(w.seed.model.save(w.file)); }
+void with_file_bytes(World& w) {
+  with_file(w);
+  w.file_bytes = test::read_file(w.file);
+}
 // 16-bit storages with masters, and a loss scale that decreases in the first step.
 void with_masters(World& w) {
   must(w.seed.model.cast(DType::f16));
@@ -266,6 +271,16 @@ const Call kCalls[] = {
     {"OpenRead", with_file,
      [](World& w) {
        return make(w, Model::open(w.file, {false, {}}));
+     }},
+    {"OpenMemory", with_file_bytes,
+     [](World& w) { return make(w, Model::open_memory(std::as_bytes(std::span(w.file_bytes)))); }},
+    {"OpenReader", with_file_bytes,
+     [](World& w) {
+       const auto read = [&w](uint64_t first, std::span<std::byte> out) {
+         std::memcpy(out.data(), w.file_bytes.data() + first, out.size());
+         return Status();
+       };
+       return make(w, Model::open_reader({w.file_bytes.size(), read}));
      }},
     {"Declare", nothing,
      [](World& w) {

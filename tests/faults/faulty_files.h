@@ -46,6 +46,9 @@ class FaultyFiles : public FileSystem {
   ssize_t read(int fd, void* data, size_t size) override {
     return fails() ? -1 : FileSystem::read(fd, data, size);
   }
+  ssize_t read_at(int fd, void* data, size_t size, uint64_t offset) override {
+    return fails() ? -1 : FileSystem::read_at(fd, data, size, offset);
+  }
   ssize_t write(int fd, const void* data, size_t size) override {
     if (!fails()) {
       return FileSystem::write(fd, data, size);
@@ -62,7 +65,9 @@ class FaultyFiles : public FileSystem {
     return fails() ? -1 : FileSystem::rename(from, to);
   }
   int unlink(const char* path) override { return fails() ? -1 : FileSystem::unlink(path); }
-  void* map(int fd, size_t size) override { return fails() ? nullptr : FileSystem::map(fd, size); }
+  void* map(int fd, size_t size, uint64_t offset) override {
+    return fails() ? nullptr : FileSystem::map(fd, size, offset);
+  }
 
  private:
   bool fails() {

@@ -1,4 +1,6 @@
 // Lets the n-th file operation fail, n = 1, 2, ..., until a save, an open or a load succeeds.
+#include <fcntl.h>
+
 #include "api/internals.h"
 #include "faults/faulty_files.h"
 #include "graph/load.h"
@@ -154,6 +156,32 @@ TEST(FileFaults, OpenAndLoadFailWithoutATrace) {
       EXPECT_EQ(state.status().code(), Code::io_error);
     }
   }
+}
+
+TEST(FileFaults, OpenOfADescriptorFailsWithoutATrace) {
+  const Folder folder;
+  Model saved = make_tied_model();
+  ASSERT_TRUE(saved.materialize(1).ok());
+  ASSERT_TRUE(saved.save(folder / "m").ok());
+  FaultyFiles files;
+  const int fd = files.open((folder / "m").c_str(), O_RDONLY, 0);
+  for (const auto access : {model::MappedFile::Access::map, model::MappedFile::Access::read}) {
+    for (int n = 1;; ++n) {
+      files.arm(n, EIO);
+      const auto file = model::MappedFile::of_descriptor(fd, 0, 0, files, access);
+      EXPECT_EQ(files.open_descriptors(), 1);
+      if (!files.fired()) {
+        EXPECT_TRUE(file.ok()) << file.status().message();
+        EXPECT_EQ(n, 3) << "its size, and its bytes";
+        break;
+      }
+      EXPECT_EQ(file.status().code(), Code::io_error);
+    }
+    files.arm(2, EINTR);  // an interrupted read goes on, but nothing else is interrupted
+    EXPECT_EQ(model::MappedFile::of_descriptor(fd, 0, 0, files, access).ok(),
+              access == model::MappedFile::Access::read);
+  }
+  files.close(fd);
 }
 
 // The reader finds damaged weight bytes when it reads them, and copies none of them into the model.

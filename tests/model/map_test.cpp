@@ -50,6 +50,25 @@ TEST(FileRange, EachPieceLeavesNoPagesInMemory) {
   EXPECT_EQ(pages_in_memory(range.file->bytes()), 0u);
 }
 
+// A mapping begins at a page, and so before the file. Its first page is released, too.
+TEST(FileRange, EachPieceOfAPartLeavesNoPagesInMemory) {
+  const test::Folder folder;
+  test::write_file(folder / "file", std::string(1 << 20, 'x'));
+  const int fd = open((folder / "file").c_str(), O_RDONLY | O_CLOEXEC);
+  auto file = detail::model::MappedFile::of_descriptor(fd, 4096 + 100, 300'000);
+  close(fd);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  ASSERT_EQ(file.value()->bytes().size(), 300'000u);
+  uint64_t read = 0;
+  const auto add = [&](uint64_t, std::span<const std::byte> piece) {
+    read += static_cast<uint64_t>(std::ranges::count(piece, std::byte{'x'}));
+    return Status{};
+  };
+  ASSERT_TRUE(file.value()->each_piece(64, 1000, add).ok());
+  EXPECT_EQ(read, 1000u);
+  EXPECT_EQ(pages_in_memory(file.value()->bytes()), 0u);
+}
+
 }  // namespace
 }  // namespace bowline
 #endif

@@ -47,6 +47,34 @@ TEST(Siblings, AreReadFromTheFolderOfTheModel) {
   EXPECT_EQ(Model::open(folder / "model").status().code(), Code::io_error);
 }
 
+// Without a path there is no folder. The folder in which the program runs is no substitute.
+TEST(Siblings, AreOnlyFoundBesideAPath) {
+  const Folder folder;
+  write_with_sibling(folder, "weights/part", 16);
+  std::filesystem::create_directory("weights");
+  test::write_file("weights/part", kWeights);
+  const std::string bytes = test::read_file(folder / "model");
+  const auto all = std::as_bytes(std::span(bytes));
+  const int fd = open((folder / "model").c_str(), O_RDONLY | O_CLOEXEC);
+  const auto copy = [&](uint64_t first, std::span<std::byte> out) {
+    std::ranges::copy(all.subspan(first, out.size()), out.begin());
+    return Status();
+  };
+  for (const bool mapped : {true, false}) {
+    const OpenOptions options{.memory_map = mapped, .budget = {}};
+    for (const Status& status : {Model::open_memory(all, options).status(),
+                                 Model::open_descriptor(fd, 0, 0, options).status(),
+                                 Model::open_reader({all.size(), copy}, options).status()}) {
+      EXPECT_EQ(status.code(), Code::unsupported);
+      EXPECT_EQ(status.message(),
+                "The file has values in a second file \"weights/part\", which can only be found "
+                "beside a path. Open the model by its path, or save it as one file.");
+    }
+  }
+  close(fd);
+  std::filesystem::remove_all("weights");
+}
+
 TEST(Siblings, DamagedOnesAreRefused) {
   const Folder folder;
   test::write_file(folder / "part", kWeights);

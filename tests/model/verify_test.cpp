@@ -15,7 +15,7 @@ TEST(Verify, SampleIsValid) {
   EXPECT_TRUE(file.value()->verify_all().ok()) << file.value()->verify_all().message();
   EXPECT_EQ(file.value()->tables().storages()->size(), 6u);
   const auto range = file.value()->range(*file.value()->tables().storages()->Get(1)->range());
-  const auto bytes = range->bytes();
+  const auto bytes = range->copy();
   ASSERT_TRUE(bytes.ok());
   EXPECT_EQ(reinterpret_cast<const float*>(bytes.value().data())[3], 4.0f);
 }
@@ -61,7 +61,7 @@ TEST(Verify, ChecksumIsCheckedWhenFirstRead) {
   const auto file = test::verify(sample.bytes());
   ASSERT_TRUE(file.ok()) << file.status().message();
   const auto range = file.value()->range(*file.value()->tables().storages()->Get(0)->range());
-  EXPECT_EQ(range->bytes().status().code(), Code::bad_file);
+  EXPECT_EQ(range->check().code(), Code::bad_file);
   EXPECT_EQ(file.value()->verify_all().code(), Code::bad_file);
 }
 
