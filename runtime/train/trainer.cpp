@@ -51,9 +51,13 @@ Status TrainerState::prepare() {
 }
 
 const std::shared_ptr<device::OpenDevice>& TrainerState::home() const {
-  const std::vector<uint32_t> ties = trained(model_->table);
-  return ties.empty() ? model_->table.device()
-                      : model_->table.storages[ties[0]].home.block->device_handle();
+  for (const uint32_t tie : trained(model_->table)) {
+    // An offloaded storage has no block.
+    if (const auto& block = model_->table.storages[tie].home.block; block != nullptr) {
+      return block->device_handle();
+    }
+  }
+  return prepared_.device != nullptr ? prepared_.device : model_->table.device();
 }
 
 Status TrainerState::plan(params::Table staged, std::optional<const device::OpenDevice*> wanted) {
