@@ -19,6 +19,10 @@
 /// parameter `error` receives an error object, if it is not NULL and the call failed. The caller
 /// frees it with error_free(). If a call fails, it sets no other output.
 ///
+/// **Outputs.** The parameter `out` must not be NULL, except in functions that declare a parameter
+/// or add to a graph. Other outputs, such as `report`, may be NULL where the call does more than
+/// return them.
+///
 /// **Structs.** The first member of each struct is `size`. Set it to sizeof the struct. Programs
 /// and libraries with older or newer versions of a struct then work together. In an array, the
 /// first struct states the size of all of them. An init function sets the other members of an
@@ -26,15 +30,16 @@
 ///
 /// **Handles.** The opaque types are handles. A handle is closed with its close function. A NULL
 /// handle can be closed, too. A closed or wrong handle makes a call return BOWLINE_BAD_ARGUMENT.
-/// The library recognizes the last 1,024 closed handles. Handles can be closed in any order: a
-/// session, trainer or generator keeps its model, and a model keeps its devices.
+/// The library recognizes the last 1,024 closed handles. Errors and buffers are not handles: free
+/// each of them once. Handles can be closed in any order: a session, trainer or generator keeps its
+/// model, and a model keeps its devices.
 ///
 /// **Strings.** Strings are UTF-8 and end with a zero byte. A string that a function returns
 /// directly belongs to its handle. A bowline_buffer belongs to the caller.
 ///
 /// **Reports.** Reports and descriptions are JSON texts. Their members have the names of the C++
 /// structs. An enum is its name, a set of settings is an object, and an integer is never rounded.
-/// A parameter `report` may be NULL.
+/// An infinity or NaN is null.
 ///
 /// **Threads.** One thread at a time may use a model with its sessions, trainers, generators and
 /// builders. A call from another thread at the same time returns BOWLINE_BAD_ARGUMENT, and so does

@@ -13,6 +13,12 @@ bowline_error* exhausted() {
 
 }  // namespace
 
+void free_error(bowline_error* error) {
+  if (error != exhausted()) {
+    delete error;
+  }
+}
+
 bowline_code give(Status status, bowline_error** error) noexcept {
   const auto code = static_cast<bowline_code>(status.code());
   if (!status.ok() && error != nullptr) {
@@ -56,11 +62,7 @@ bowline_code error_code(const bowline_error* error) {
 const char* error_message(const bowline_error* error) {
   return error == nullptr ? "" : error->message.c_str();
 }
-void error_free(bowline_error* error) {
-  if (error != exhausted()) {
-    delete error;
-  }
-}
+void error_free(bowline_error* error) { free_error(error); }
 
 const void* buffer_data(const bowline_buffer* buffer) {
   return buffer == nullptr ? nullptr : buffer->bytes.c_str();

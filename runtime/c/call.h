@@ -21,6 +21,9 @@ struct bowline_buffer {
 
 namespace bowline::c {
 
+// error_free(): an error that the caller got may be static.
+void free_error(bowline_error* error);
+
 // Stores an error, if the caller wants it, and returns its code.
 bowline_code give(Status status, bowline_error** error) noexcept;
 
@@ -49,18 +52,20 @@ bowline_code with(C* pointer, bowline_error** error, F&& work) noexcept {
 
 // Closes a handle. NULL is not an error.
 template <class C>
-bowline_code close(C* pointer, bowline_error** error) noexcept {
-  return call(error, [&]() -> Status {
-    if (pointer == nullptr) {
-      return {};
-    }
-    Handle* const handle = handle_of(pointer);
-    BOWLINE_TRY(check_handle(handle, HandleType<C>::kKind, HandleType<C>::kName));
-    // Destroying it uses the family, too.
-    BOWLINE_TRY_ASSIGN(const Use use, Use::of(handle->family));
-    retire(handle);
+Status close_handle(C* pointer) {
+  if (pointer == nullptr) {
     return {};
-  });
+  }
+  Handle* const handle = handle_of(pointer);
+  BOWLINE_TRY(check_handle(handle, HandleType<C>::kKind, HandleType<C>::kName));
+  // Destroying it uses the family, too.
+  BOWLINE_TRY_ASSIGN(const Use use, Use::of(handle->family));
+  retire(handle);
+  return {};
+}
+template <class C>
+bowline_code close(C* pointer, bowline_error** error) noexcept {
+  return call(error, [&] { return close_handle(pointer); });
 }
 
 // bad_argument: a pointer is null.
@@ -101,7 +106,7 @@ Status call_back(F&& callback) {
   } catch (...) {
     thrown = true;
   }
-  const std::unique_ptr<bowline_error> owned(error);
+  const std::unique_ptr<bowline_error, void (*)(bowline_error*)> owned(error, free_error);
   if (thrown) {
     return Status(Code::internal, "A callback of the program threw an exception.");
   }

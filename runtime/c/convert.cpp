@@ -26,11 +26,16 @@ static_assert(same(TrainStart::from_checkpoint, BOWLINE_FROM_CHECKPOINT) &&
               same(OnNonFinite::rollback, BOWLINE_ROLLBACK) &&
               same(TrainState::damaged, BOWLINE_DAMAGED));
 
-Status check_size(const void* from, size_t size, size_t first, size_t known,
-                  std::string_view type) {
+Status check_range(size_t size, size_t first, std::string_view type) {
   constexpr size_t kLargest = 4096;
   BOWLINE_REQUIRE(size >= first && size <= kLargest, "The size of {} is {}. Set it to sizeof({}).",
                   type, size, type);
+  return {};
+}
+
+Status check_size(const void* from, size_t size, size_t first, size_t known,
+                  std::string_view type) {
+  BOWLINE_TRY(check_range(size, first, type));
   const auto* const bytes = static_cast<const unsigned char*>(from);
   for (size_t i = known; i < size; ++i) {
     BOWLINE_REQUIRE_CODE(bytes[i] == 0, Code::unsupported,
@@ -71,11 +76,13 @@ Result<Tensor> tensor_of(const bowline_tensor& from) {
   uint64_t bytes = size_of(type);
   bool fits = true;
   for (const int64_t size : shape) {
-    fits = fits && size >= 0 && !__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes);
+    BOWLINE_REQUIRE(size >= 0, "A dimension of tensor \"{}\" is {}.", name, size);
+    fits = fits && !__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes);
   }
-  BOWLINE_REQUIRE(fits && bytes == from.bytes,
+  BOWLINE_REQUIRE(fits, "Tensor \"{}\" needs more than 2^64 bytes.", name);
+  BOWLINE_REQUIRE(bytes == from.bytes,
                   "The data of tensor \"{}\" has {} bytes. Its shape and dtype need {}.", name,
-                  from.bytes, fits ? bytes : UINT64_MAX);
+                  from.bytes, bytes);
   BOWLINE_REQUIRE(from.data != nullptr || bytes == 0, "The data of tensor \"{}\" is NULL.", name);
   return Tensor{name, type, shape, from.data};
 }

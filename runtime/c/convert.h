@@ -15,7 +15,9 @@ namespace bowline::c {
 template <class T>
 constexpr size_t kFirstSize = sizeof(T);
 
-// bad_argument: `size` is too small or absurd. unsupported: a newer struct sets what this library
+// bad_argument: `size` is too small or absurd.
+Status check_range(size_t size, size_t first, std::string_view type);
+// The same. unsupported: a newer struct sets what this library
 // does not know.
 Status check_size(const void* from, size_t size, size_t first, size_t known, std::string_view type);
 
@@ -41,14 +43,21 @@ Result<T> read(const T* from, std::string_view type) {
   return read_sized(from, from->size, T{}, type);
 }
 
-// Writes the members that the struct of the caller has.
+// bad_argument: write() would refuse `to`. For calls that change something before they write.
+template <class T>
+Status check_output(const T* to, std::string_view type) {
+  BOWLINE_TRY(given(to, type));
+  return check_range(to->size, kFirstSize<T>, type);
+}
+
+// Writes the members that the struct of the caller has. Members that this version of the library
+// does not know become 0, so that a newer program can pass the struct back.
 template <class T>
 Status write(T value, T* to, std::string_view type) {
-  BOWLINE_TRY(given(to, type));
+  BOWLINE_TRY(check_output(to, type));
   const size_t size = to->size;
-  BOWLINE_REQUIRE(size >= kFirstSize<T>, "The size of {} is {}. Set it to sizeof({}).", type, size,
-                  type);
   value.size = size;
+  std::memset(static_cast<void*>(to), 0, size);
   std::memcpy(to, &value, std::min(size, sizeof(T)));
   return {};
 }

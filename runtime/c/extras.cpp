@@ -145,6 +145,7 @@ bowline_code model_adapter_weight(bowline_model* model, const char* name, float*
                                   bowline_error** error) {
   return with(model, error, [&](ModelObject& m) -> Status {
     BOWLINE_TRY_ASSIGN(const std::string_view n, required(name, "name"));
+    BOWLINE_TRY(given(out, "out"));
     return put(bowline::adapter_weight(m.model, n), out);
   });
 }

@@ -68,8 +68,9 @@ Status build_body(const BuilderObject& outer, bowline_body body, void* user, Gra
     return body(user, handle, from.data(), from.size(), to.data(), error);
   });
   retire(handle_of(handle));
+  BOWLINE_TRY(status);
   *next = values_of(to.data(), to.size());
-  return status;
+  return {};
 }
 
 }  // namespace
@@ -93,7 +94,15 @@ bowline_code builder_create(bowline_model* model, const char* name, bowline_buil
 }
 
 bowline_code builder_close(bowline_builder* builder, bowline_error** error) {
-  return close(builder, error);
+  return call(error, [&]() -> Status {
+    if (builder != nullptr) {
+      BOWLINE_TRY_ASSIGN(const auto object, object_of(builder));
+      // builder_repeat() closes it.
+      BOWLINE_REQUIRE(object->own != nullptr, "The builder of a body is closed by the library.");
+    }
+    BOWLINE_TRY(close_handle(builder));
+    return {};
+  });
 }
 
 bowline_code builder_input(bowline_builder* builder, const char* name, bowline_dtype dtype,
@@ -166,10 +175,11 @@ bowline_code builder_repeat(bowline_builder* builder, int32_t count, const bowli
                             status = build_body(b, body, user, inner, from, &next);
                             return next;
                           });
+    BOWLINE_TRY(status);
     for (size_t i = 0; i < std::min(carried_count, values.size()); ++i) {
       out[i] = c_struct(values[i]);
     }
-    return status;
+    return {};
   });
 }
 

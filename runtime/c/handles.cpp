@@ -50,7 +50,7 @@ std::string_view name_of(Kind kind) {
     case Kind::generator:
       return "generator";
     case Kind::stop_strings:
-      return "stop_strings";
+      return "stop strings";
   }
   return "";
 }
@@ -69,7 +69,10 @@ Handle* new_handle() {
 }
 
 void retire(Handle* handle) {
-  handle->kind = Kind::closed;
+  // A handle that was in the list twice would be given to two callers.
+  if (handle->kind.exchange(Kind::closed) == Kind::closed) {
+    return;
+  }
   // The object may close other handles, so it is destroyed outside the lock.
   handle->object.reset();
   handle->family.reset();

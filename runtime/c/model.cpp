@@ -240,6 +240,7 @@ bowline_code model_find(bowline_model* model, const char* name, bowline_paramete
                         bowline_error** error) {
   return with(model, error, [&](ModelObject& m) -> Status {
     BOWLINE_TRY_ASSIGN(const std::string_view n, required(name, "name"));
+    BOWLINE_TRY(given(out, "out"));
     return put_parameter(m.model.find(n), out);
   });
 }
@@ -354,6 +355,7 @@ bowline_code model_untie_cost(bowline_model* model, const char* name, uint64_t* 
                               bowline_error** error) {
   return with(model, error, [&](ModelObject& m) -> Status {
     BOWLINE_TRY_ASSIGN(const std::string_view n, required(name, "name"));
+    BOWLINE_TRY(given(bytes, "bytes"));
     return put(m.model.untie_cost(n), bytes);
   });
 }
@@ -363,6 +365,7 @@ bowline_code model_same_storage(bowline_model* model, const char* a, const char*
   return with(model, error, [&](ModelObject& m) -> Status {
     BOWLINE_TRY_ASSIGN(const std::string_view first, required(a, "a"));
     BOWLINE_TRY_ASSIGN(const std::string_view second, required(b, "b"));
+    BOWLINE_TRY(given(out, "out"));
     return put(m.model.same_storage(first, second), out);
   });
 }

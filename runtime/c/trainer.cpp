@@ -3,6 +3,16 @@
 #include "generated/c_api.h"
 
 namespace bowline::c {
+namespace {
+
+// A report that cannot be written must be refused before the step. NULL is not an error.
+template <class T>
+Status check_report(const T* report, std::string_view type) {
+  return report == nullptr ? Status() : check_output(report, type);
+}
+
+}  // namespace
+
 namespace api {
 
 bowline_code trainer_create(bowline_model* model, bowline_device* device,
@@ -29,6 +39,7 @@ bowline_code trainer_close(bowline_trainer* trainer, bowline_error** error) {
 bowline_code trainer_step(bowline_trainer* trainer, const bowline_batch* batches, size_t count,
                           bowline_step_report* report, bowline_error** error) {
   return with(trainer, error, [&](TrainerObject& t) -> Status {
+    BOWLINE_TRY(check_report(report, "bowline_step_report"));
     BOWLINE_TRY_ASSIGN(const std::vector<std::vector<Tensor>> lists,
                        read_list(batches, count, "bowline_batch", [](const bowline_batch& b) {
                          return tensors(b.tensors, b.count, "tensors of a batch");
@@ -44,6 +55,7 @@ bowline_code trainer_micro_step(bowline_trainer* trainer, const bowline_tensor* 
                                 bowline_step_report* report, int32_t* finished,
                                 bowline_error** error) {
   return with(trainer, error, [&](TrainerObject& t) -> Status {
+    BOWLINE_TRY(check_report(report, "bowline_step_report"));
     BOWLINE_TRY_ASSIGN(const std::vector<Tensor> list, tensors(batch, count, "tensors of a batch"));
     BOWLINE_TRY_ASSIGN(const std::vector<Tensor> replaced,
                        tensors(overrides, override_count, "overrides"));
@@ -166,6 +178,7 @@ bowline_code trainer_resume(bowline_trainer* trainer, const char* path, int32_t 
                             bowline_progress* progress, bowline_buffer** report,
                             bowline_error** error) {
   return with(trainer, error, [&](TrainerObject& t) -> Status {
+    BOWLINE_TRY(check_report(progress, "bowline_progress"));
     BOWLINE_TRY_ASSIGN(const std::string_view from, required(path, "path"));
     ResumeOptions options;
     options.extend = extend != 0;

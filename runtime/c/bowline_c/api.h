@@ -339,7 +339,7 @@ typedef struct bowline_api {
                                bowline_buffer** report, bowline_error** error);
   bowline_code (*stored_tuning)(bowline_device* device, bowline_buffer** out,
                                 bowline_error** error);
-  /// The path of the removed file, or an empty text.
+  /// The path of the removed file, or an empty text. `out` may be NULL.
   bowline_code (*reset_tuning)(bowline_device* device, bowline_buffer** out, bowline_error** error);
 
   /// write_file(). `pieces` and `bytes` have `count` entries.

@@ -427,7 +427,7 @@ typedef bowline_code (*bowline_gradient_hook)(void* user, const char* of, float*
                                               uint64_t count, bowline_error** error);
 
 /// Builds the body of a Repeat, as bowline::GraphBuilder::Body. It writes as many values to `next`
-/// as `carried` has. `body` is valid during the call.
+/// as `carried` has. `body` is valid during the call, and the library closes it.
 typedef bowline_code (*bowline_body)(void* user, bowline_builder* body,
                                      const bowline_value* carried, size_t count,
                                      bowline_value* next, bowline_error** error);
