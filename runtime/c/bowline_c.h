@@ -49,7 +49,8 @@
 ///
 /// **Callbacks.** A callback returns 0 or an error code. It can pass a sentence with
 /// error_create(). It should not throw; an exception becomes BOWLINE_INTERNAL. `user` is passed
-/// through. A callback must stay callable until its model, session or trainer is closed.
+/// through. A callback must stay callable until its model, session or trainer is closed. Clones and
+/// shares of a model keep its sources and formats, so they must be closed, too.
 ///
 /// **fork().** In a child process, calls that use a device of the parent return
 /// BOWLINE_DEVICE_LOST.

@@ -5,7 +5,7 @@
 #ifndef BOWLINE_C_API_H
 #define BOWLINE_C_API_H
 
-#include "bowline_c/types.h"
+#include "types.h"
 
 #ifdef __cplusplus
 extern "C" {

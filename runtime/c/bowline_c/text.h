@@ -5,7 +5,7 @@
 #ifndef BOWLINE_C_TEXT_H
 #define BOWLINE_C_TEXT_H
 
-#include "bowline_c/api.h"
+#include "api.h"
 
 #ifdef __cplusplus
 extern "C" {
