@@ -45,6 +45,15 @@ Result<OpenOptions> open_options_of(const bowline_open_options* from) {
   return out;
 }
 
+// The callback of the program that reads a storage or a file.
+ValueSource reader_of(bowline_value_source source, void* user) {
+  return [source, user](uint64_t first, std::span<std::byte> out) {
+    return call_back([&](bowline_error** failed) {
+      return source(user, first, out.data(), out.size(), failed);
+    });
+  };
+}
+
 // Calls the hook of the program for a parameter.
 Result<std::optional<LoadedValue>> loaded_by(const bowline_load_options& options,
                                              const LoadedParameter& of, const Tensor& value) {
@@ -168,6 +177,40 @@ bowline_code model_open(const char* path, const bowline_open_options* options, b
   });
 }
 
+bowline_code model_open_memory(const void* bytes, size_t count, const bowline_open_options* options,
+                               bowline_model** out, bowline_error** error) {
+  return call(error, [&]() -> Status {
+    BOWLINE_TRY(given(out, "out"));
+    BOWLINE_TRY(given(bytes, "bytes"));
+    BOWLINE_TRY_ASSIGN(const OpenOptions o, open_options_of(options));
+    return put_model(Model::open_memory({static_cast<const std::byte*>(bytes), count}, o), out,
+                     std::make_shared<Family>());
+  });
+}
+
+bowline_code model_open_descriptor(int32_t descriptor, uint64_t offset, uint64_t count,
+                                   const bowline_open_options* options, bowline_model** out,
+                                   bowline_error** error) {
+  return call(error, [&]() -> Status {
+    BOWLINE_TRY(given(out, "out"));
+    BOWLINE_TRY_ASSIGN(const OpenOptions o, open_options_of(options));
+    return put_model(Model::open_descriptor(descriptor, offset, count, o), out,
+                     std::make_shared<Family>());
+  });
+}
+
+bowline_code model_open_reader(bowline_value_source read, void* user, uint64_t count,
+                               const bowline_open_options* options, bowline_model** out,
+                               bowline_error** error) {
+  return call(error, [&]() -> Status {
+    BOWLINE_TRY(given(out, "out"));
+    BOWLINE_REQUIRE(read != nullptr, "\"read\" is NULL.");
+    BOWLINE_TRY_ASSIGN(const OpenOptions o, open_options_of(options));
+    return put_model(Model::open_reader({count, reader_of(read, user)}, o), out,
+                     std::make_shared<Family>());
+  });
+}
+
 bowline_code model_verify(const char* path, const bowline_open_options* options,
                           bowline_error** error) {
   return call(error, [&]() -> Status {
@@ -281,12 +324,7 @@ bowline_code model_set_source(bowline_model* model, const char* name, bowline_va
   return with(model, error, [&](ModelObject& m) -> Status {
     BOWLINE_TRY_ASSIGN(const std::string_view n, required(name, "name"));
     BOWLINE_REQUIRE(source != nullptr, "\"source\" is NULL.");
-    const auto read_bytes = [source, user](uint64_t first, std::span<std::byte> out) {
-      return call_back([&](bowline_error** failed) {
-        return source(user, first, out.data(), out.size(), failed);
-      });
-    };
-    return m.model.set_source(n, read_bytes, text_or(encoding, "plain"));
+    return m.model.set_source(n, reader_of(source, user), text_or(encoding, "plain"));
   });
 }
 

@@ -69,6 +69,20 @@ typedef struct bowline_api {
   bowline_code (*model_close)(bowline_model* model, bowline_error** error);
   bowline_code (*model_open)(const char* path, const bowline_open_options* options,
                              bowline_model** out, bowline_error** error);
+  /// The bytes belong to the caller. They must stay unchanged until the model and its clones are
+  /// closed, unless `memory_map` is 0.
+  bowline_code (*model_open_memory)(const void* bytes, size_t count,
+                                    const bowline_open_options* options, bowline_model** out,
+                                    bowline_error** error);
+  /// `count` bytes of an open file, from `offset` on. 0: up to the end of the file. The descriptor
+  /// may be closed afterwards.
+  bowline_code (*model_open_descriptor)(int32_t descriptor, uint64_t offset, uint64_t count,
+                                        const bowline_open_options* options, bowline_model** out,
+                                        bowline_error** error);
+  /// A file of `count` bytes that `read` reads. Weights are read when they are needed.
+  bowline_code (*model_open_reader)(bowline_value_source read, void* user, uint64_t count,
+                                    const bowline_open_options* options, bowline_model** out,
+                                    bowline_error** error);
   bowline_code (*model_verify)(const char* path, const bowline_open_options* options,
                                bowline_error** error);
   bowline_code (*model_save)(bowline_model* model, const char* path, bowline_error** error);
