@@ -40,10 +40,11 @@ nb::object value_of(PyModel& m, const std::string& name) {
     if (p.name != name) {
       continue;
     }
-    NewArray array = new_array(p.dtype, p.shape);
-    const Tensor out = {name, p.dtype, p.shape, array.data};
+    NewArray array(p.dtype, p.shape);
+    const Tensor out = {name, p.dtype, p.shape, array.data()};
     check(unlocked([&] { return m.model.get_value(name, out); }));
-    return p.dtype == DType::bf16 ? array.array.attr("astype")("float32") : array.array;
+    array.finish();
+    return array.array();
   }
   throw Failure{Status(Code::bad_argument, "The model has no parameter \"" + name + "\".")};
 }

@@ -1,5 +1,6 @@
 // Sessions.
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "support.h"
@@ -104,14 +105,15 @@ nb::dict run(PySession& s, const nb::dict& inputs,
   const std::vector<StepScalar> steps = scalars_of(scalars, &names);
   const auto described = outputs_of(s, entry_point, in.tensors(), steps);
   nb::dict out;
+  std::deque<NewArray> arrays;
   std::vector<Tensor> to;
   for (const auto& [name, type] : described) {
     if (outputs.has_value() && std::ranges::find(*outputs, name) == outputs->end()) {
       continue;
     }
-    const NewArray array = new_array(type.first, type.second);
-    out[name.c_str()] = array.array;
-    to.push_back({name, type.first, type.second, array.data});
+    NewArray& array = arrays.emplace_back(type.first, type.second);
+    out[name.c_str()] = array.array();
+    to.push_back({name, type.first, type.second, array.data()});
   }
   for (const std::string& name : outputs.value_or(std::vector<std::string>())) {
     if (!described.empty() && !out.contains(name.c_str())) {
@@ -123,6 +125,7 @@ nb::dict run(PySession& s, const nb::dict& inputs,
                ? s.session.run(in.tensors(), to, steps, replaced.tensors())
                : s.session.run(entry_point, in.tensors(), to, steps, replaced.tensors());
   }));
+  std::ranges::for_each(arrays, &NewArray::finish);
   return out;
 }
 

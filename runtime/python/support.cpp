@@ -1,5 +1,7 @@
 #include "support.h"
 
+#include <bit>
+
 namespace bowline::python {
 namespace {
 
@@ -138,18 +140,29 @@ void Arrays::add(std::string name, nb::handle array, bool writable) {
   owners_.push_back(nb::cast(view, nb::rv_policy::reference));
 }
 
-NewArray new_array(DType dtype, const TensorShape& shape) {
-  size_t bytes = size_of(dtype);
+NewArray::NewArray(DType dtype, const TensorShape& shape) {
+  const bool is_bf16 = dtype == DType::bf16;
+  const DType kept = is_bf16 ? DType::f32 : dtype;
+  size_t count = 1;
   std::vector<size_t> sizes;
   for (const int64_t size : shape) {
     sizes.push_back(static_cast<size_t>(size));
-    bytes *= sizes.back();
+    count *= sizes.back();
   }
-  auto* const data = new std::byte[std::max<size_t>(bytes, 1)];
+  auto* const data = new std::byte[std::max<size_t>(count * size_of(kept), 1)];
   const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<std::byte*>(p); });
   const nb::ndarray<nb::numpy> array(data, sizes.size(), sizes.data(), owner, nullptr,
-                                     dlpack_of(dtype));
-  return {nb::cast(array), data};
+                                     dlpack_of(kept));
+  array_ = nb::cast(array);
+  values_ = data;
+  bits_.resize(is_bf16 ? count : 0);
+}
+
+void NewArray::finish() {
+  auto* const to = static_cast<float*>(values_);
+  for (size_t i = 0; i < bits_.size(); ++i) {
+    to[i] = std::bit_cast<float>(uint32_t{bits_[i]} << 16);
+  }
 }
 
 std::vector<BoundDim> bound_dims(const std::map<std::string, int64_t>& dims) {

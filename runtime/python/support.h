@@ -73,13 +73,21 @@ class Arrays {
   std::vector<Tensor> tensors_;
 };
 
-// A new NumPy array, and the tensor that writes to it. Python has no bf16: such values can be
-// read as f32.
-struct NewArray {
-  nb::object array;
-  void* data;
+// A new NumPy array, and where the library writes its values. NumPy has no bf16: such an array has
+// f32, and is filled by finish().
+class NewArray {
+ public:
+  NewArray(DType dtype, const TensorShape& shape);
+  const nb::object& array() const { return array_; }
+  void* data() { return bits_.empty() ? values_ : bits_.data(); }
+  // Call it when the library has written all values.
+  void finish();
+
+ private:
+  nb::object array_;
+  void* values_;
+  std::vector<uint16_t> bits_;  // of bf16
 };
-NewArray new_array(DType dtype, const TensorShape& shape);
 
 // What a Python object of the module holds. A model keeps its devices.
 struct PyModel {
