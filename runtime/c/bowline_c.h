@@ -12,6 +12,9 @@
 ///       bl->error_free(error);
 ///     }
 ///
+/// Read `error` in a statement after the call. In `must(f(&error), error)`, a compiler may read it
+/// before the call.
+///
 /// Each function does what its C++ counterpart in bowline.h or bowline_text.h does. Its comment
 /// names the counterpart, for example "Model::tie()". The counterpart lists all errors.
 ///
