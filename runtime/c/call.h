@@ -10,7 +10,7 @@
 #include "c/handles.h"
 #include "c/json.h"
 
-// The contents of the two opaque types that are no handles.
+// The two opaque types that are not handles.
 struct bowline_error {
   bowline_code code;
   std::string message;
@@ -57,7 +57,7 @@ Status close_handle(C* pointer) {
     return {};
   }
   Handle* const handle = handle_of(pointer);
-  BOWLINE_TRY(check_handle(handle, HandleType<C>::kKind, HandleType<C>::kName));
+  BOWLINE_TRY(check_handle(handle, HandleType<C>::kKind));
   // Destroying it uses the family, too.
   BOWLINE_TRY_ASSIGN(const Use use, Use::of(handle->family));
   retire(handle);

@@ -77,7 +77,7 @@ Result<Tensor> tensor_of(const bowline_tensor& from) {
   bool fits = true;
   for (const int64_t size : shape) {
     BOWLINE_REQUIRE(size >= 0, "A dimension of tensor \"{}\" is {}.", name, size);
-    fits = fits && !__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes);
+    fits = fits && checked_mul(bytes, static_cast<uint64_t>(size), bytes);
   }
   BOWLINE_REQUIRE(fits, "Tensor \"{}\" needs more than 2^64 bytes.", name);
   BOWLINE_REQUIRE(bytes == from.bytes,

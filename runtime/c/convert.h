@@ -17,8 +17,7 @@ constexpr size_t kFirstSize = sizeof(T);
 
 // bad_argument: `size` is too small or absurd.
 Status check_range(size_t size, size_t first, std::string_view type);
-// The same. unsupported: a newer struct sets what this library
-// does not know.
+// The same. unsupported: a newer struct sets a member that this library does not know.
 Status check_size(const void* from, size_t size, size_t first, size_t known, std::string_view type);
 
 // Reads a struct of `size` bytes; its other members are those of `defaults`.

@@ -86,7 +86,8 @@ void retire(Handle* handle) {
   ++closed.count;
 }
 
-Status check_handle(const Handle* handle, Kind kind, std::string_view name) {
+Status check_handle(const Handle* handle, Kind kind) {
+  const std::string_view name = name_of(kind);
   BOWLINE_REQUIRE(handle != nullptr, "The handle of the {} is NULL.", name);
   const Kind is = handle->kind;
   BOWLINE_REQUIRE(is != Kind::closed, "The handle of the {} is closed.", name);

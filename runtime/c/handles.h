@@ -43,7 +43,7 @@ struct Handle {
   Handle* next = nullptr;          // in the list of closed handles
 };
 
-// The object of a kind of handle: its C type, its name in messages, and its kind.
+// The objects of handles.
 struct ModelObject {
   Model model;
 };
@@ -64,38 +64,24 @@ struct TrainerObject {
   Trainer trainer;
 };
 
-template <class Pointer>
+// What a handle of the C type C points to, and its kind.
+template <class T, Kind kind>
+struct HandleOf {
+  using Object = T;
+  static constexpr Kind kKind = kind;
+};
+template <class C>
 struct HandleType;
 template <>
-struct HandleType<bowline_device> {
-  using Object = const Device;
-  static constexpr Kind kKind = Kind::device;
-  static constexpr std::string_view kName = "device";
-};
+struct HandleType<bowline_device> : HandleOf<const Device, Kind::device> {};
 template <>
-struct HandleType<bowline_model> {
-  using Object = ModelObject;
-  static constexpr Kind kKind = Kind::model;
-  static constexpr std::string_view kName = "model";
-};
+struct HandleType<bowline_model> : HandleOf<ModelObject, Kind::model> {};
 template <>
-struct HandleType<bowline_builder> {
-  using Object = BuilderObject;
-  static constexpr Kind kKind = Kind::builder;
-  static constexpr std::string_view kName = "builder";
-};
+struct HandleType<bowline_builder> : HandleOf<BuilderObject, Kind::builder> {};
 template <>
-struct HandleType<bowline_session> {
-  using Object = SessionObject;
-  static constexpr Kind kKind = Kind::session;
-  static constexpr std::string_view kName = "session";
-};
+struct HandleType<bowline_session> : HandleOf<SessionObject, Kind::session> {};
 template <>
-struct HandleType<bowline_trainer> {
-  using Object = TrainerObject;
-  static constexpr Kind kKind = Kind::trainer;
-  static constexpr std::string_view kName = "trainer";
-};
+struct HandleType<bowline_trainer> : HandleOf<TrainerObject, Kind::trainer> {};
 
 std::string_view name_of(Kind kind);
 
@@ -105,7 +91,7 @@ Handle* new_handle();
 void retire(Handle* handle);
 
 // bad_argument: the handle is null, closed or of another kind.
-Status check_handle(const Handle* handle, Kind kind, std::string_view name);
+Status check_handle(const Handle* handle, Kind kind);
 
 template <class C>
 Handle* handle_of(C* pointer) {
@@ -127,7 +113,7 @@ template <class C>
 Result<std::shared_ptr<typename HandleType<C>::Object>> object_of(C* pointer) {
   using Type = HandleType<C>;
   const Handle* const handle = handle_of(pointer);
-  BOWLINE_TRY(check_handle(handle, Type::kKind, Type::kName));
+  BOWLINE_TRY(check_handle(handle, Type::kKind));
   return std::static_pointer_cast<typename Type::Object>(handle->object);
 }
 

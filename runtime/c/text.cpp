@@ -13,35 +13,16 @@ struct GeneratorObject {
 };
 
 template <>
-struct HandleType<bowline_tokenizer> {
-  using Object = const text::Tokenizer;
-  static constexpr Kind kKind = Kind::tokenizer;
-  static constexpr std::string_view kName = "tokenizer";
+struct HandleType<bowline_tokenizer> : HandleOf<const text::Tokenizer, Kind::tokenizer> {};
+template <>
+struct HandleType<bowline_decoder> : HandleOf<text::Decoder, Kind::decoder> {};
+template <>
+struct HandleType<bowline_chat_template> : HandleOf<const text::ChatTemplate, Kind::chat_template> {
 };
 template <>
-struct HandleType<bowline_decoder> {
-  using Object = text::Decoder;
-  static constexpr Kind kKind = Kind::decoder;
-  static constexpr std::string_view kName = "decoder";
-};
+struct HandleType<bowline_generator> : HandleOf<GeneratorObject, Kind::generator> {};
 template <>
-struct HandleType<bowline_chat_template> {
-  using Object = const text::ChatTemplate;
-  static constexpr Kind kKind = Kind::chat_template;
-  static constexpr std::string_view kName = "chat template";
-};
-template <>
-struct HandleType<bowline_generator> {
-  using Object = GeneratorObject;
-  static constexpr Kind kKind = Kind::generator;
-  static constexpr std::string_view kName = "generator";
-};
-template <>
-struct HandleType<bowline_stop_strings> {
-  using Object = text::StopStrings;
-  static constexpr Kind kKind = Kind::stop_strings;
-  static constexpr std::string_view kName = "stop strings";
-};
+struct HandleType<bowline_stop_strings> : HandleOf<text::StopStrings, Kind::stop_strings> {};
 
 namespace {
 
