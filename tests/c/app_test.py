@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 APP = os.environ["C_APP"]
+SUPPRESSIONS = pathlib.Path(__file__).parents[2] / "tools/checks/valgrind.supp"
 
 
 class App(unittest.TestCase):
@@ -43,7 +44,9 @@ class App(unittest.TestCase):
             self.skipTest("A sanitizer and valgrind exclude each other.")
         if shutil.which("valgrind") is None:
             self.skipTest("There is no program 'valgrind' here (tools/setup installs it).")
-        done = self.run_app("cpu", self.out, before=["valgrind", "--quiet", "--leak-check=full", "--error-exitcode=9"])
+        valgrind = ["valgrind", "--quiet", "--leak-check=full", "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite",
+                    "--error-exitcode=9", f"--suppressions={SUPPRESSIONS}"]
+        done = self.run_app("cpu", self.out, before=valgrind)
         self.losses(done)
 
 
