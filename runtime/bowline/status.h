@@ -49,33 +49,38 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   /// An error, or success if `code` is ok.
-  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+  ///
+  /// If there is no memory for an error, its code is out_of_memory.
+  Status(Code code, std::string message);
+  Status(const Status& other) : error_(other.ok() ? nullptr : copy_of(*other.error_)) {}
+  Status(Status&& other) noexcept : error_(std::exchange(other.error_, nullptr)) {}
+  Status& operator=(Status other) noexcept {
+    std::swap(error_, other.error_);
+    return *this;
+  }
+  ~Status() {
+    if (!ok()) {
+      release(error_);
+    }
+  }
 
-  bool ok() const { return code_ == Code::ok; }
-  Code code() const { return code_; }
+  bool ok() const { return error_ == nullptr; }
+  Code code() const;
   /// Returns the message. It is empty if ok() is true.
-  const std::string& message() const { return message_; }
+  const std::string& message() const;
 
   /// Adds a line of context to an error, for example "While loading \"a.bowline\".".
-  Status at(std::string_view context) && {
-    if (!ok()) {
-      message_ += "\n- ";
-      message_ += context;
-    }
-    return std::move(*this);
-  }
+  Status at(std::string_view context) &&;
 
   /// Replaces the code of an error. The message stays.
-  Status as(Code code) && {
-    if (!ok()) {
-      code_ = code;
-    }
-    return std::move(*this);
-  }
+  Status as(Code code) &&;
 
  private:
-  Code code_ = Code::ok;
-  std::string message_;
+  struct Error;
+  static Error* copy_of(const Error& error);
+  static void release(Error* error) noexcept;
+
+  Error* error_ = nullptr;  // null: success
 };
 
 namespace detail {
