@@ -64,7 +64,7 @@ struct Launch {
                                   : o.shape[axis];
   }
   // True if input i is quantized; codes(i) describes its layout.
-  bool is_encoded(size_t i) const { return !record.inputs[i].encoding.is_plain(); }
+  bool is_encoded(size_t i) const { return kHasQuantized && !record.inputs[i].encoding.is_plain(); }
   Codes codes(size_t i) const {
     return {in[i].data, in[i].scales, in[i].zeros, *in[i].encoding->layout(*in[i].shape)};
   }

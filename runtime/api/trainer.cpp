@@ -15,6 +15,8 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 Result<Trainer> Trainer::create(Model& model, const Device& device, const TrainOptions& options) {
   const auto& of = Internals::state(model);
   return guarded(of, "model", [&](graph::ModelState&) -> Result<Trainer> {
+    BOWLINE_REQUIRE_CODE(kHasTraining, Code::unsupported,
+                         "This build of Bowline cannot train: BOWLINE_TRAINING is OFF.");
     auto state = std::make_unique<train::TrainerState>(of, options);
     BOWLINE_TRY(state->start(Internals::open(device).get()));
     return Trainer(std::move(state));

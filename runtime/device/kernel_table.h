@@ -40,7 +40,8 @@ Result<const Kernel*> kernel_of(const KernelTable<Kernel>& table, std::string_vi
                        no_kernel(table, backend, node.op, node.type));
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Operand& in = node.inputs[i];
-    const bool reads = (kernel->encoded >> i & 1) != 0 && in.encoding.layout(in.shape).has_value();
+    const bool reads = kHasQuantized && (kernel->encoded >> i & 1) != 0 &&
+                       in.encoding.layout(in.shape).has_value();
     BOWLINE_REQUIRE_CODE(in.encoding.is_plain() || reads, Code::unsupported,
                          "Input {} is stored as {}, which no kernel of {} reads.", i, in.encoding,
                          node.op);

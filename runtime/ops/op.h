@@ -343,6 +343,16 @@ enum class GradientRows : uint8_t { none, added, zeroed };
 // has each role (op_with()).
 enum class OpRole : uint8_t { none, copy, sum, transpose, repeat, mask_tail };
 
+// A function of an OpDef that only training calls. In a build without training it is always null,
+// so that the linker drops the function.
+template <class F>
+struct NoFunction {
+  constexpr NoFunction(F) {}
+  operator F() const { return nullptr; }
+};
+template <class F>
+using OfTraining = std::conditional_t<kHasTraining, F, NoFunction<F>>;
+
 struct OpDef {
   const char* name = "";
   int inputs = 1;
@@ -400,11 +410,11 @@ struct OpDef {
   // a copying node.
   TransposedInput (*with_transposed)(const Attributes& attributes, int i) = nullptr;
   // (optional) Null: the operator is not differentiable.
-  Status (*gradient)(GradientContext& c) = nullptr;
+  OfTraining<Status (*)(GradientContext& c)> gradient = nullptr;
   // (optional) If output 0 is a scalar mean, that is a sum of terms divided by the sum of their
   // weights, returns this divisor. May add nodes. nullopt: the operator does not divide by a value
   // that depends on the batch.
-  std::optional<LossWeight> (*loss_weight)(GradientContext& c) = nullptr;
+  OfTraining<std::optional<LossWeight> (*)(GradientContext& c)> loss_weight = nullptr;
   // (optional) Bit i: if input i is a mean loss, then output 0 is one with the same weights.
   uint32_t keeps_loss_weight = 0;
   LossTerms loss_terms = LossTerms::one;
@@ -423,7 +433,11 @@ inline bool may_write_codes(const OpDef& def) {
 
 // Checks the number of inputs of a node.
 // Errors  bad_argument: the operator does not take this number of inputs.
+//         unsupported: the build leaves the operator out.
 inline Status check_inputs(const OpDef& def, size_t inputs) {
+  BOWLINE_REQUIRE_CODE(
+      def.infer != nullptr, Code::unsupported,
+      "This build of Bowline leaves the operator out: see its option BOWLINE_OPS.");
   const int most = def.inputs + def.optional_inputs;
   const bool takes = std::cmp_greater_equal(inputs, def.inputs) &&
                      (def.variadic || std::cmp_less_equal(inputs, most));

@@ -21,6 +21,11 @@
   generated/kernels_<backend>.cpp  with --kernels: a row per op and a column per dtype; null if no
                                    file has the kernel
 
+With --only, operators that are not selected (select_ops.py) keep their numbers and names, but have
+no definition, attributes and kernels:
+
+  generated/ops.fbs, model.fbs     replace the schemas of the source tree
+
 optimizers.py generates the code of optimizers, and formats.py that of block formats. A
 contradiction between the lists and the files stops the configure step with a message.
 """
@@ -34,6 +39,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # leaves nothing in the source tree
 import formats  # noqa: E402
 import optimizers  # noqa: E402
+import select_ops  # noqa: E402
 
 INTERNAL_BASE = 256
 # The forms of a formula, with their operands. A gradient form defines a separate operator.
@@ -168,13 +174,13 @@ def functions_header(formulas):
         "\n}  // namespace bowline\n"])
 
 
-def functions_source(formulas):
+def functions_source(formulas, ops):
     lines = [HEADER, '#include "generated/functions.h"\n', "namespace bowline {\n",
              "FunctionCall function_of(Op op, [[maybe_unused]] const Attributes& attributes) {", "  switch (op) {"]
     for f in formulas:
         get = f"attributes.as<{f.table}>()."
         constants = "".join(f", static_cast<float>({get}{name}())" for name in f.constants)
-        for form in f.forms:
+        for form in (form for form in f.forms if f.op_of(form) in ops):
             numbers = [f"Function::{name_of(form, n)}" for n in f.names]
             lines += [f"    case Op::{f.op_of(form)}: {{"]
             if f.choice:
@@ -194,12 +200,12 @@ def is_floating(formula):
     return "floats" in formula.kinds
 
 
-def functions_list(formulas, whole):
-    """Functions of floats, or of integers and bool."""
+def functions_list(formulas, whole, ops):
+    """Functions of floats, or of integers and bool, of these operators."""
     lines = [HEADER]
     lines += [f"#ifndef BOWLINE_{form}\n#define BOWLINE_{form}(name)\n#endif" for form in FORMS]
     lines += [f"BOWLINE_{form}({name})" for f in formulas if (is_whole if whole else is_floating)(f)
-              for form, name in f.functions if not (whole and form in GRADIENTS)]
+              for form, name in f.functions if f.op_of(form) in ops and not (whole and form in GRADIENTS)]
     lines += [f"#undef BOWLINE_{form}" for form in FORMS]
     return "\n".join(lines) + "\n"
 
@@ -345,7 +351,7 @@ def attribute_tables(ops):
     return used
 
 
-def ops_header(file_ops, internal_ops, enums):
+def ops_header(file_ops, internal_ops, enums, selection):
     lines = [HEADER, "#pragma once\n", "#include <string_view>\n", '#include "base/status.h"',
              '#include "generated/internal_ops_generated.h"', '#include "generated/optimizers_generated.h"\n',
              "namespace bowline {\n", "enum class Op : uint16_t {", "  Invalid = 0,"]
@@ -362,6 +368,11 @@ def ops_header(file_ops, internal_ops, enums):
               "constexpr Op op_at(int index) {",
               "  return static_cast<Op>(index < kFileOps ? index + 1 : kInternalBase + 1 + index - kFileOps);",
               "}",
+              "// Whether the build contains the operator (BOWLINE_OPS).", "constexpr bool has_op([[maybe_unused]] Op op) {",
+              *select_ops.has_op(file_ops + internal_ops, selection.ops), "}",
+              "// Whether the build has kernels that read quantized weights, and gradients.",
+              f"inline constexpr bool kHasQuantized = {str(selection.quantized).lower()};",
+              f"inline constexpr bool kHasTraining = {str(selection.training).lower()};",
               "constexpr bool is_internal(Op op) { return static_cast<uint16_t>(op) > kInternalBase; }",
               "std::string_view name_of(Op op);",
               "// Returns Op::Invalid if no operator has this name.", "Op op_named(std::string_view name);",
@@ -373,7 +384,7 @@ def ops_header(file_ops, internal_ops, enums):
     return "\n".join(lines)
 
 
-def attribute_fields(ops, tables, enums):
+def attribute_fields(ops, tables, enums, selected):
     """Generates visitors for all fields of every attribute table."""
     used = attribute_tables(ops)
     lines = [HEADER, "#pragma once\n", "#include <array>", "#include <string_view>\n",
@@ -405,6 +416,7 @@ def attribute_fields(ops, tables, enums):
             lines += ["  return status;", "}"]
     lines += ["\ntemplate <class T>", "struct AttributeTable {};", "// f(AttributeTable<T>()), with the attribute table of the operator.",
               "template <class F>", "auto with_attribute_table(Op op, F&& f) {", "  switch (op) {"]
+    used = attribute_tables([(n, t if n in selected else "NoAttributes", number) for n, t, number in ops])
     for t in sorted(used, key=lambda t: t == "NoAttributes"):
         lines += [f"    case Op::{n}:" for n in used[t]]
         lines += ["    case Op::Invalid:"] if t == "NoAttributes" else []
@@ -413,15 +425,16 @@ def attribute_fields(ops, tables, enums):
     return "\n".join(lines)
 
 
-def op_table(ops, derived):
+def op_table(ops, derived, selected):
     """Each op file has the namespace bowline::detail::<stem>_op, so local names may repeat between
     files.
     """
     def space(name):
         return f"{stem_of(derived.get(name, name))}_op"
     lines = [HEADER, "#include <array>\n", '#include "graph/op_table.h"\n', "namespace bowline {\n"]
-    lines += [f"namespace detail::{space(n)} {{\nextern const OpDef op_{stem_of(n)};\n}}" for n, _, _ in ops]
-    lines += ["namespace {\n", "constexpr std::array<std::string_view, kOps> kNames = {"]
+    lines += [f"namespace detail::{space(n)} {{\nextern const OpDef op_{stem_of(n)};\n}}" for n, _, _ in ops if n in selected]
+    lines += ["namespace {\n", "// An operator that the build leaves out (BOWLINE_OPS). check_inputs() refuses its nodes.",
+              "[[maybe_unused]] constexpr OpDef op_left_out{};\n", "constexpr std::array<std::string_view, kOps> kNames = {"]
     lines += [f'    "{n}",' for n, _, _ in ops]
     lines += ["};\n", "}  // namespace\n",
               "std::string_view name_of(Op op) {",
@@ -430,7 +443,7 @@ def op_table(ops, derived):
               "    if (kNames[static_cast<size_t>(i)] == name) {", "      return op_at(i);", "    }", "  }",
               "  return Op::Invalid;", "}\n",
               "const OpDef& op_def(Op op) {", "  static constexpr std::array<const OpDef*, kOps> table = {"]
-    lines += [f"      &detail::{space(n)}::op_{stem_of(n)}," for n, _, _ in ops]
+    lines += [f"      &detail::{space(n)}::op_{stem_of(n)}," if n in selected else f"      &op_left_out,  // {n}" for n, _, _ in ops]
     lines += ["  };", "  return *table[static_cast<size_t>(index_of(op))];", "}\n", "}  // namespace bowline\n"]
     return "\n".join(lines)
 
@@ -462,9 +475,10 @@ def claims_of(path, stems, families, dtypes):
                 yield name, t, (symbol or stem_of(name)) + suffix
 
 
-def kernel_table(backend, folder, extra, ops, families, dtypes):
+def kernel_table(backend, folder, extra, ops, families, dtypes, lists):
     """Generates the table of kernels: a row per op, a column per dtype. Each file has the namespace
-    <stem>_kernels, so local names may repeat between files."""
+    <stem>_kernels, so local names may repeat between files. The table has the selected operators
+    and dtypes alone."""
     claims = {}
     stems = {stem_of(n): n for n, _, _ in ops}
     names = {n for n, _, _ in ops}
@@ -475,6 +489,8 @@ def kernel_table(backend, folder, extra, ops, families, dtypes):
             if (name, dtype) in claims:
                 fail(f"{path}: claims {name} in {dtype}, which {claims[name, dtype][0]} claims too.")
             claims[name, dtype] = (path, symbol)
+    claims = {(name, dtype): claim for (name, dtype), claim in claims.items()
+              if name in lists.selection.ops and dtype in lists.selection.dtypes}
     lines = [HEADER, '#include "kernel.h"\n', f"namespace bowline::detail::{backend} {{\n"]
     for space, symbol in dict.fromkeys((path.stem, symbol) for path, symbol in claims.values()):
         lines += [f"namespace {space}_kernels {{", f"extern const Kernel kernel_{symbol};", "}"]
@@ -514,6 +530,7 @@ class Lists:
         for f in self.formulas:
             for name in f.gradients():
                 self.internal_ops.append((name, f.table, len(self.internal_ops) + 1))
+        self.selection = select_ops.Selection({name for name, _, _ in self.ops()}, set(self.dtypes))
 
     def ops(self):
         return self.file_ops + self.internal_ops
@@ -529,8 +546,13 @@ def main():
     parser.add_argument("--root", type=Path, required=True, help="the source tree")
     parser.add_argument("--out", type=Path, required=True, help="folder of the generated files")
     parser.add_argument("--kernels", metavar="BACKEND=FOLDER[;FOLDER]", action="append", default=[])
+    parser.add_argument("--only", metavar="ITEM[;ITEM]", help="BOWLINE_OPS: the operators to build (select_ops.py)")
+    parser.add_argument("--without-training", action="store_true", help="leave out gradients and optimizers; needs --only")
+    parser.add_argument("--flatc", default="flatc", help="the program flatc")
     args = parser.parse_args()
     lists = Lists(args.root)
+    if args.only:
+        lists.selection = select_ops.select(args.root, lists, args.only.split(";"), not args.without_training, args.flatc, fail)
     ops, tables, enums, formulas, derived = lists.ops(), lists.tables, lists.enums, lists.formulas, lists.derived
     elementwise = {f.op_of(form): f.dtypes(form) for f in formulas for form in f.forms}
     families = {"elementwise": elementwise, "optimizers": {o.op: ["f32", "f16", "bf16"] for o in optimizers.formulas_of(lists.optimizers)}}
@@ -553,22 +575,25 @@ def main():
     write(generated / "step.glsl", step_head_shader(args.root / "runtime/device/program.h"))
     for name in words:
         write(generated / f"step_{stem_of(name)}.glsl", step_words_shader(name, words[name]))
-    write(generated / "ops.h", ops_header(lists.file_ops, lists.internal_ops, enums))
-    write(generated / "attribute_fields.h", attribute_fields(ops, tables, enums))
-    write(generated / "op_table.cpp", op_table(ops, derived))
+    write(generated / "ops.h", ops_header(lists.file_ops, lists.internal_ops, enums, lists.selection))
+    write(generated / "attribute_fields.h", attribute_fields(ops, tables, enums, lists.selection.ops))
+    write(generated / "op_table.cpp", op_table(ops, derived, lists.selection.ops))
     write(generated / "functions.h", functions_header(formulas))
-    write(generated / "functions.cpp", functions_source(formulas))
+    write(generated / "functions.cpp", functions_source(formulas, lists.selection.ops))
     for suffix, whole in (("", False), ("_whole", True)):
-        write(generated / f"functions{suffix}.inc", functions_list(formulas, whole))
+        write(generated / f"functions{suffix}.inc", functions_list(formulas, whole, lists.selection.ops))
         write(generated / f"formulas{suffix}.inc", formulas_list(formulas, whole))
         write(generated / f"functions{suffix}.glsl", functions_shader(formulas, whole))
-    write(generated / "op_files.txt", "\n".join(map(str, files.values())) + "\n")
+    write(generated / "op_files.txt", "\n".join(str(path) for name, path in files.items() if name in lists.selection.ops) + "\n")
+    if args.only:
+        write(generated / "ops.fbs", select_ops.reduced_schema(args.root, lists))
+        write(generated / "model.fbs", (args.root / "schemas/model.fbs").read_text())
     optimizers.write_all(args.root, generated, write, fail)
     formats.write_all(args.root, generated, write, fail)
     for spec in args.kernels:
         backend, folders = spec.split("=", 1)
         folder, *extra = [Path(f) for f in folders.split(";")]
-        write(generated / f"kernels_{backend}.cpp", kernel_table(backend, folder, extra, ops, families, lists.dtypes))
+        write(generated / f"kernels_{backend}.cpp", kernel_table(backend, folder, extra, ops, families, lists.dtypes, lists))
 
 
 if __name__ == "__main__":

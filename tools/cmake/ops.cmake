@@ -5,6 +5,35 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(BOWLINE_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated_tree")
 set(BOWLINE_SCHEMAS ops internal_ops model optimizers)
 
+# The operators of the build (select_ops.py explains the entries). A path of from:FILE is absolute,
+# or relative to the source folder of the project that is configured.
+set(BOWLINE_OPS "all" CACHE STRING
+  "Operators of the library: all, or a list of from:MODEL.bowline, operators, and the dtypes f16 and bf16")
+set(BOWLINE_SELECTION "")
+if(NOT BOWLINE_OPS STREQUAL "all")
+  foreach(item IN LISTS BOWLINE_OPS)
+    if(item MATCHES "^from:(.*)$")
+      cmake_path(ABSOLUTE_PATH CMAKE_MATCH_1 BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE path)
+      set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
+      set(item "from:${path}")
+    endif()
+    list(APPEND BOWLINE_SELECTION "${item}")
+  endforeach()
+  set(BOWLINE_SELECTION "--only=${BOWLINE_SELECTION}" "--flatc=${BOWLINE_FLATC}")
+endif()
+cmake_dependent_option(BOWLINE_TRAINING "Build gradients and optimizers; without them Trainer::create() fails" ON
+  "NOT BOWLINE_OPS STREQUAL all" ON)
+if(NOT BOWLINE_TRAINING)
+  list(APPEND BOWLINE_SELECTION --without-training)
+endif()
+
+# Calls generate_ops.py.
+function(bowline_generate_code)
+  execute_process(COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py"
+    --root "${PROJECT_SOURCE_DIR}" --out "${BOWLINE_GENERATED_DIR}" ${BOWLINE_SELECTION} ${ARGN}
+    COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
 # Runs at configure time. Runs again when a schema, an op file or its cases are added or removed, or
 # the head of an op file changes.
 function(bowline_generate_ops)
@@ -19,14 +48,15 @@ function(bowline_generate_ops)
   set(generator "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py")
   set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${heads}
     "${PROJECT_SOURCE_DIR}/runtime/device/program.h" "${generator}" "${PROJECT_SOURCE_DIR}/tools/cmake/optimizers.py"
-    "${PROJECT_SOURCE_DIR}/tools/cmake/formats.py")
-  execute_process(COMMAND "${Python3_EXECUTABLE}" "${generator}" --root "${PROJECT_SOURCE_DIR}"
-    --out "${BOWLINE_GENERATED_DIR}" COMMAND_ERROR_IS_FATAL ANY)
+    "${PROJECT_SOURCE_DIR}/tools/cmake/formats.py" "${PROJECT_SOURCE_DIR}/tools/cmake/select_ops.py")
+  bowline_generate_code()
   foreach(name IN LISTS BOWLINE_SCHEMAS)
     set(schema "${PROJECT_SOURCE_DIR}/schemas/${name}.fbs")
-    if(NOT EXISTS "${schema}")
+    if(NOT EXISTS "${schema}" OR (BOWLINE_SELECTION AND EXISTS "${out}/${name}.fbs"))
       set(schema "${out}/${name}.fbs")
     endif()
+    # Newer than the header if the header was generated from the other schema.
+    file(CONFIGURE OUTPUT "${out}/${name}.origin" CONTENT "${schema}\n")
     set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
     set(header "${out}/${name}_generated.h")
     # Lists and texts of attributes are never null.
@@ -34,7 +64,7 @@ function(bowline_generate_ops)
     if(NOT name STREQUAL model)
       set(empty --force-empty)
     endif()
-    if("${schema}" IS_NEWER_THAN "${header}" OR "${CMAKE_CURRENT_FUNCTION_LIST_FILE}" IS_NEWER_THAN "${header}")
+    if("${schema}" IS_NEWER_THAN "${header}" OR "${out}/${name}.origin" IS_NEWER_THAN "${header}" OR "${CMAKE_CURRENT_FUNCTION_LIST_FILE}" IS_NEWER_THAN "${header}")
       execute_process(COMMAND "${BOWLINE_FLATC}" --cpp --scoped-enums --gen-object-api ${empty}
         -o "${out}" "${schema}" COMMAND_ERROR_IS_FATAL ANY)
     endif()
@@ -55,8 +85,6 @@ function(bowline_generate_kernels backend out_var)
     endforeach()
   endforeach()
   list(JOIN ARGN ";" folders)
-  execute_process(COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py"
-    --root "${PROJECT_SOURCE_DIR}" --out "${BOWLINE_GENERATED_DIR}" "--kernels=${backend}=${folders}"
-    COMMAND_ERROR_IS_FATAL ANY)
+  bowline_generate_code("--kernels=${backend}=${folders}")
   set(${out_var} "${BOWLINE_GENERATED_DIR}/generated/kernels_${backend}.cpp" PARENT_SCOPE)
 endfunction()

@@ -376,7 +376,7 @@ void attention_piece_of(const ForwardJob<T>& job, size_t batch, size_t kv_head, 
 template <class T>
 void attention_piece(const ForwardJob<T>& job, size_t batch, size_t kv_head, size_t first,
                      size_t end, float* sums, size_t sums_head, float* scratch) {
-  const auto piece = !job.shape.encoded ? attention_piece_of<Reads::numbers, T>
+  const auto piece = !kHasQuantized || !job.shape.encoded ? attention_piece_of<Reads::numbers, T>
                      : has_byte_rows(job.k.codes) && has_byte_rows(job.v.codes)
                          ? attention_piece_of<Reads::bytes, T>
                          : attention_piece_of<Reads::decoded, T>;

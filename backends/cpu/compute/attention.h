@@ -77,7 +77,7 @@ template <class T = float>
 struct AttentionInput {
   const T* data = nullptr;
   AttentionStrides strides;
-  const Codes* codes = nullptr;  // instead of data; the strides count values
+  CodesPointer codes = {};  // instead of data; the strides count values
 };
 
 template <class T = float>

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "core/encoding.h"
+#include "generated/ops.h"
 
 namespace bowline::detail::cpu {
 
@@ -29,6 +30,17 @@ struct Codes {
     return {codes + row * layout.row_bytes, scales + row * layout.scale_row,
             zeros + row * layout.zero_row, layout};
   }
+};
+
+// A pointer to quantized rows. In a build without kernels for quantized weights it is always null.
+class CodesPointer {
+ public:
+  constexpr CodesPointer(const Codes* codes = nullptr) : codes_(codes) {}
+  operator const Codes*() const { return kHasQuantized ? codes_ : nullptr; }
+  const Codes* operator->() const { return *this; }
+
+ private:
+  const Codes* codes_;
 };
 
 // Dequantizes elements [first, first + count) of a row.

@@ -37,8 +37,8 @@ struct GemmOptions {
   const float* bias = nullptr;  // (optional) [n]
   // (optional) The operand is quantized; lda, ldb and the address are not used. It is dequantized
   // to f32 in blocks that fit into the caches.
-  const Codes* a_codes = nullptr;
-  const Codes* b_codes = nullptr;
+  CodesPointer a_codes = {};
+  CodesPointer b_codes = {};
   // Only for b_codes: the dtype of A before its conversion to f32. bf16 selects products with the
   // precision of bf16.
   IntegersOf a_of = IntegersOf::f32;

@@ -102,11 +102,12 @@ const std::string& restrict_instruction_set() {
 }
 
 #if HWY_ARCH_X86
-bool has_avx512() { return (usable() & HWY_AVX3) != 0; }
 bool has_avx2() { return (usable() & (HWY_AVX3 | HWY_AVX2)) != 0; }
 #else
-bool has_avx512() { return false; }
 bool has_avx2() { return false; }
+#endif
+#ifndef BOWLINE_WITHOUT_AVX512
+bool has_avx512() { return HWY_ARCH_X86 && (usable() & HWY_AVX3) != 0; }
 #endif
 
 const char* instruction_set() { return hwy::TargetName(usable() & -usable()); }

@@ -12,9 +12,14 @@
 
 // As bits, because older releases of Highway do not name all targets: x86 sets newer than AVX-512
 // or between the three, then SVE, then RVV.
-#define HWY_DISABLED_TARGETS                                                                      \
-  (0xFFLL | (1LL << 11) | (1LL << 12) | (0xFLL << 24) | (1LL << 18) | (1LL << 19) | (1LL << 23) | \
-   (1LL << 37))
+#ifdef BOWLINE_WITHOUT_AVX512
+#define BOWLINE_AVX3_BIT (1LL << 8)
+#else
+#define BOWLINE_AVX3_BIT 0
+#endif
+#define HWY_DISABLED_TARGETS                                                             \
+  (BOWLINE_AVX3_BIT | 0xFFLL | (1LL << 11) | (1LL << 12) | (0xFLL << 24) | (1LL << 18) | \
+   (1LL << 19) | (1LL << 23) | (1LL << 37))
 
 // The version for the best usable set of a function that namespace HWY_NAMESPACE defines for each
 // set.
@@ -47,7 +52,11 @@ const std::string& restrict_instruction_set();
 const char* instruction_set();
 
 // Whether the kernels may use AVX-512, and AVX2 with FMA and F16C.
+#ifdef BOWLINE_WITHOUT_AVX512
+constexpr bool has_avx512() { return false; }
+#else
 bool has_avx512();
+#endif
 bool has_avx2();
 
 }  // namespace bowline::detail::cpu

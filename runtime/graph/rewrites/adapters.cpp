@@ -1,3 +1,5 @@
+//! makes Add Cast Dropout Linear MatMul Mul Reshape of Linear MatMul
+//! makes Add Cast Dropout Embedding Linear MatMul Mul Reshape of Embedding
 #include "graph/adapters.h"
 
 #include <algorithm>

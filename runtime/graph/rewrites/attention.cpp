@@ -1,4 +1,6 @@
 // Fusion of Split with Attention: see graph/fuse.h.
+//
+//! makes PackedAttention of Attention
 #include "graph/rewrites/rewriter.h"
 
 namespace bowline::detail::graph {
@@ -76,7 +78,9 @@ class Heads : public Rewriter {
 }  // namespace
 
 void pack_attention(BoundGraph& graph, const device::OpenDevice& device) {
-  (void)rewrite_all<Heads>(graph, device, 0);
+  if (has_op(Op::PackedAttention)) {
+    (void)rewrite_all<Heads>(graph, device, 0);
+  }
 }
 
 }  // namespace bowline::detail::graph

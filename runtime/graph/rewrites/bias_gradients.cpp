@@ -1,4 +1,6 @@
 // Fusion of the gradient of a weight with that of its bias: see graph/fuse.h.
+//
+//! makes FusedMatMul of MatMul
 #include "graph/rewrites/rewriter.h"
 
 namespace bowline::detail::graph {
@@ -80,7 +82,7 @@ class BiasGradients : public Rewriter {
 }  // namespace
 
 size_t fuse_bias_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin) {
-  return rewrite_all<BiasGradients>(graph, device, begin);
+  return has_op(Op::FusedMatMul) ? rewrite_all<BiasGradients>(graph, device, begin) : begin;
 }
 
 }  // namespace bowline::detail::graph

@@ -1,4 +1,6 @@
 // Fusion of the two writes into a KV cache with the Rope before them: see graph/fuse.h.
+//
+//! makes FusedWriteRows of WriteRows
 #include "core/rope.h"
 #include "graph/rewrites/rewriter.h"
 
@@ -146,7 +148,9 @@ class CacheWrites : public Rewriter {
 }  // namespace
 
 void fuse_cache_writes(BoundGraph& graph, const device::OpenDevice& device) {
-  (void)rewrite_all<CacheWrites>(graph, device, 0);
+  if (has_op(Op::FusedWriteRows)) {
+    (void)rewrite_all<CacheWrites>(graph, device, 0);
+  }
 }
 
 }  // namespace bowline::detail::graph

@@ -1,4 +1,6 @@
 // Fusion of convolutions for inference: see graph/fuse.h.
+//
+//! makes FusedConv PackConvWeight Transpose Reshape Add Neg BroadcastTo Fill ReduceMean of Conv
 #include <array>
 #include <map>
 #include <set>
@@ -529,6 +531,9 @@ class Convolutions {
 }  // namespace
 
 Result<bool> fuse_convolutions(BoundGraph& graph, const device::OpenDevice& device) {
+  if (!has_op(Op::FusedConv)) {
+    return false;
+  }
   return Convolutions(graph, device).rewrite();
 }
 

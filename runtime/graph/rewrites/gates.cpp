@@ -1,4 +1,6 @@
 // Fusion of x * sigmoid(x): see graph/fuse.h.
+//
+//! makes Silu of Sigmoid
 #include "graph/fuse.h"
 #include "ops/build.h"
 

@@ -1,5 +1,7 @@
 // Fusion of CrossEntropy with its gradient, and of both with the Linear before them: see
 // graph/fuse.h.
+//
+//! makes FusedCrossEntropy FusedLinearCrossEntropy of CrossEntropy
 #include <array>
 #include <utility>
 
@@ -166,6 +168,9 @@ class LinearLosses : public Rewriter {
 }  // namespace
 
 size_t fuse_losses(BoundGraph& graph, const device::OpenDevice& device, size_t begin) {
+  if (!has_op(Op::FusedCrossEntropy)) {
+    return begin;
+  }
   return rewrite_all<LinearLosses>(graph, device, rewrite_all<Losses>(graph, device, begin));
 }
 

@@ -1,4 +1,6 @@
 // Fusion of norms with the matrix products that read them: see graph/fuse.h.
+//
+//! makes FusedNormMatMul of LayerNorm RmsNorm
 #include "core/products.h"
 #include "graph/rewrites/rewriter.h"
 
@@ -218,7 +220,9 @@ class NormFusion : public Rewriter {
 }  // namespace
 
 void fuse_norm_products(BoundGraph& graph, const device::OpenDevice& device) {
-  (void)rewrite_all<NormFusion>(graph, device, 0);
+  if (has_op(Op::FusedNormMatMul)) {
+    (void)rewrite_all<NormFusion>(graph, device, 0);
+  }
 }
 
 }  // namespace bowline::detail::graph

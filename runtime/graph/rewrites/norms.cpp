@@ -1,4 +1,6 @@
 // Fusion of the gradients of norms with the Add of a residual connection: see graph/fuse.h.
+//
+//! makes FusedNormGrad of LayerNormGrad RmsNormGrad
 #include "graph/rewrites/rewriter.h"
 
 namespace bowline::detail::graph {
@@ -46,7 +48,7 @@ class Norms : public Rewriter {
 }  // namespace
 
 size_t fuse_norm_gradients(BoundGraph& graph, const device::OpenDevice& device, size_t begin) {
-  return rewrite_all<Norms>(graph, device, begin);
+  return has_op(Op::FusedNormGrad) ? rewrite_all<Norms>(graph, device, begin) : begin;
 }
 
 }  // namespace bowline::detail::graph

@@ -1,4 +1,6 @@
 // Fusion of matrix products with the operators that read their results: see graph/fuse.h.
+//
+//! makes FusedMatMul of Linear MatMul
 #include "graph/rewrites/rewriter.h"
 
 namespace bowline::detail::graph {
@@ -167,7 +169,7 @@ class Products : public Rewriter {
 }  // namespace
 
 size_t fuse_products(BoundGraph& graph, const device::OpenDevice& device, size_t begin) {
-  return rewrite_all<Products>(graph, device, begin);
+  return has_op(Op::FusedMatMul) ? rewrite_all<Products>(graph, device, begin) : begin;
 }
 
 }  // namespace bowline::detail::graph

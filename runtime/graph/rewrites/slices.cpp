@@ -1,4 +1,6 @@
 // Simplification of Slice and Concat: see graph/fuse.h.
+//
+//! makes Slice Reshape of Split Concat
 #include <map>
 #include <numeric>
 

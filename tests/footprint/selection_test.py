@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Tests tools/cmake/select_ops.py: the operators that a build with BOWLINE_OPS contains."""
+
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools/cmake"))
+import generate_ops  # noqa: E402
+import select_ops  # noqa: E402
+
+FLATC = os.environ.get("FLATC", "flatc")
+MODEL = f"from:{ROOT}/samples/finetune_text/base.bowline"
+
+
+class Refused(Exception):
+    pass
+
+
+def refuse(sentence):
+    raise Refused(sentence)
+
+
+def select(*items, training=True):
+    return select_ops.select(ROOT, generate_ops.Lists(ROOT), items, training, FLATC, refuse)
+
+
+class Selection(unittest.TestCase):
+    def test_a_file_gives_its_operators_and_those_of_its_training(self):
+        found = select(MODEL)
+        # Of the file, of gradients, of the helpers that gradients call, of fused nodes, of adapters
+        # and of the trainer.
+        self.assertLessEqual({"Attention", "RmsNorm", "AttentionGrad", "GeluGrad", "SumTo", "MatMul", "FusedMatMul",
+                              "FusedLinearCrossEntropy", "PackedAttention", "Dropout", "AccumulateGrad", "ClipByGlobalNorm",
+                              "Copy", "AdamW", "Sgd"}, found.ops)
+        self.assertFalse({"Conv", "Lstm", "LayerNorm", "FusedConv"} & found.ops)
+        self.assertFalse({"f16", "bf16"} & found.dtypes)
+        self.assertFalse(found.quantized)
+
+    def test_without_training_there_are_no_gradients_and_optimizers(self):
+        found = select(MODEL, training=False)
+        self.assertIn("FusedNormMatMul", found.ops)
+        self.assertEqual([], [op for op in found.ops if op.endswith("Grad")])
+        self.assertFalse({"AdamW", "ClipByGlobalNorm", "ScatterElements"} & found.ops)
+
+    def test_operators_are_named(self):
+        found = select("Conv", "BatchNorm", "adamw", "bf16", "quantized")
+        self.assertLessEqual({"ConvWeightGrad", "ConvInputGrad", "BatchNormGrad", "FusedConv", "PackConvWeight"}, found.ops)
+        self.assertFalse({"Sgd", "Attention"} & found.ops)
+        self.assertIn("bf16", found.dtypes)
+        self.assertNotIn("f16", found.dtypes)
+        self.assertTrue(found.quantized)
+
+    def test_other_entries_are_refused(self):
+        with tempfile.NamedTemporaryFile(suffix=".bowline") as file:
+            file.write(b"text, not a model")
+            file.flush()
+            for items, words in ((["Linaer"], "'Linaer' is not"), (["LinearGrad"], "is not"), ([f"from:{file.name}"], "is not a .bowline file"),
+                                 (["from:/no/such/file"], "there is no file /no/such/file")):
+                with self.subTest(items), self.assertRaisesRegex(Refused, words):
+                    select(*items)
+
+
+if __name__ == "__main__":
+    unittest.main()
