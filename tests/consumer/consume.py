@@ -2,7 +2,8 @@
 tree does.
 
 usage: consume.py --build DIR --component NAME --source DIR --work DIR --compiler FILE
-                  --generator NAME --make-program FILE [--flags TEXT] [--text] [TEST...]
+                  --generator NAME --make-program FILE [--flags TEXT] [--text]
+                  [--import-with COMMAND] [--onnx] [TEST...]
 """
 
 import argparse
@@ -19,17 +20,23 @@ for flag in ("build", "component", "source", "work", "compiler", "generator", "m
     parser.add_argument(f"--{flag}", required=True)
 parser.add_argument("--flags", default="")
 parser.add_argument("--text", action="store_true")
+parser.add_argument("--import-with", default="", help="the command bowline, which must write the same files as bowline::import")
+parser.add_argument("--onnx", action="store_true")
 args, tests = parser.parse_known_args()
 WORK = pathlib.Path(args.work)
 PREFIX = WORK / "prefix"
 SOURCE = pathlib.Path(args.source)
 ROOT = SOURCE.parents[2]
+TESTS = ROOT / "tests"
 FLAGS = args.flags.split()
 SANITIZED = any("-fsanitize" in flag for flag in FLAGS)
 # The libraries of every C++ program.
 RUNTIME = {"libc", "libm", "libgcc_s", "libstdc++", "ld-linux-x86-64", "ld-linux-aarch64"}
 # Libraries of programs with an older C library, and of sanitizers.
 RUNTIME |= {"libpthread", "libdl", "librt"} | ({"libasan", "libubsan", "libtsan"} if SANITIZED else set())
+
+# The libraries of bowline::text.
+TEXT = {"libsimdjson", "libpcre2-8", "libutf8proc"}
 
 
 def run(*command, check=True, **options):
@@ -61,13 +68,14 @@ def configure(folder, *options, check=True):
 
 def pkg_config(*words):
     path = next(PREFIX.rglob("bowline.pc")).parent
-    return run("pkg-config", *words, env={**os.environ, "PKG_CONFIG_PATH": str(path)}).stdout.split()
+    others = os.environ.get("PKG_CONFIG_PATH", "")
+    return run("pkg-config", *words, env={**os.environ, "PKG_CONFIG_PATH": f"{path}:{others}"}).stdout.split()
 
 
-def compiled(name, *flags, libraries=None):
+def compiled(name, *flags, libraries=None, package="bowline"):
     """Builds a program, or with -shared a library, from a file with pkg-config alone."""
     out = WORK / (name + "".join(f for f in flags if f in ("-static", "-shared")))
-    found = pkg_config("--cflags", "--libs", "bowline") if libraries is None else libraries
+    found = pkg_config("--cflags", "--libs", package) if libraries is None else libraries
     run(args.compiler, "-std=c++20", *FLAGS, *flags, SOURCE / f"{name}.cpp", "-o", out, *found, f"-Wl,-rpath,{library().parent}")
     return out
 
@@ -117,9 +125,77 @@ class Consumer(unittest.TestCase):
         absent = "-DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON" if args.text else "-DUNUSED=1"
         said = configure("no_text", absent).stdout
         self.assertIn("bowline::text is left out: ", said)
-        said = configure("no_text_required", absent, "-DTEXT_REQUIRED=ON", check=False)
-        self.assertNotEqual(said.returncode, 0)
-        self.assertRegex(re.sub(r"\s+", " ", said.stderr), "bowline::text cannot be used: (simdjson is not found|this Bowline)")
+        self.assertIn("bowline::import is left out: ", said)
+        for part in ("text", "import"):
+            said = configure(f"no_{part}_required", absent, f"-DREQUIRED_PARTS={part}", check=False)
+            self.assertNotEqual(said.returncode, 0)
+            self.assertRegex(re.sub(r"\s+", " ", said.stderr), f"bowline::{part} cannot be used: (simdjson is not found|this Bowline)")
+
+    @unittest.skipUnless(args.onnx, "the build has no bowline::import with ONNX")
+    def test_without_protobuf_the_import_target_is_missing_with_a_reason(self):
+        said = configure("no_protobuf", "-DCMAKE_DISABLE_FIND_PACKAGE_Protobuf=ON", "-DREQUIRED_PARTS=text;import", check=False)
+        self.assertIn("bowline::import cannot be used: protobuf is not found", re.sub(r"\s+", " ", said.stderr))
+
+    def imported(self, program, *words):
+        """Imports with a program of bowline::import. Returns the bytes that it saved and its output."""
+        out = WORK / "imported.bowline"
+        out.unlink(missing_ok=True)
+        said = run(program, *(out if w is None else w for w in words)).stdout
+        return out.read_bytes(), said
+
+    def commanded(self, *words):
+        """Returns the bytes that the command saves."""
+        out = WORK / "commanded.bowline"
+        run(args.import_with, "import", *words, "--out", out, "--force")
+        return out.read_bytes()
+
+    def check_imports(self, program):
+        folder, gguf = TESTS / "import/fixtures/llama", TESTS / "gguf/data/llama_q4_k.gguf"
+        for source, name in ((folder, "Hugging Face"), (gguf, "GGUF")):
+            saved, said = self.imported(program, source, None, "batch=1", "seq=3")
+            self.assertRegex(said, f"^{name}, [1-9]")
+            self.assertEqual(saved, self.commanded(source))
+        if args.onnx:
+            saved, said = self.imported(program, TESTS / "onnx/fixtures/shared.onnx", None, "batch=2")
+            self.assertIn("ONNX, 0 tensors", said)
+            self.assertEqual(saved, self.commanded(TESTS / "onnx/fixtures/shared.onnx", "--dim", "batch=2"))
+        base, peft, tuned = WORK / "base.bowline", TESTS / "peft/fixtures/llama_qv", WORK / "adapter.gguf"
+        base.write_bytes(self.commanded(TESTS / "peft/fixtures/llama"))
+        saved, said = self.imported(program, "--adapter", peft, base, None)
+        self.assertRegex(said, "^adapter, [1-9]")
+        self.assertEqual(saved, self.commanded(peft, "--base", base))
+        (WORK / "adapter.bowline").write_bytes(saved)
+        run(args.import_with, "export", base, "--adapter", WORK / "adapter.bowline", "--to", "gguf", "--out", tuned, "--force")
+        saved, _ = self.imported(program, "--adapter", tuned, base, None)
+        self.assertEqual(saved, self.commanded(tuned, "--base", base))
+        absent = run(program, WORK / "absent", WORK / "no.bowline", check=False)
+        self.assertEqual(absent.returncode, 1)
+        self.assertIn("bad_file: ", absent.stderr)
+
+    @unittest.skipUnless(args.import_with, "the build has no bowline::import")
+    def test_import_writes_the_files_of_the_command(self):
+        configure("import", "-DREQUIRED_PARTS=text;import")
+        run("cmake", "--build", WORK / "import", "--target", "import")
+        self.check_imports(WORK / "import/import")
+        wanted = {"libbowline"} if is_shared() else set()
+        self.assertLessEqual(needed(WORK / "import/import"), RUNTIME | TEXT | {"libprotobuf-lite"} | wanted)
+
+    @unittest.skipUnless(args.import_with, "the build has no bowline::import")
+    @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
+    def test_import_with_pkg_config(self):
+        self.check_imports(compiled("import", package="bowline-import"))
+
+    @unittest.skipUnless(args.import_with, "the build has no bowline::import")
+    def test_only_the_functions_of_import_are_visible(self):
+        declared = names_of_header(PREFIX / "include/bowline_import.h")
+        self.assertLessEqual({"import_model", "import_adapter", "import_format", "name_of"}, declared)
+        archive = next(PREFIX.rglob("libbowline_import.a"))
+        names = re.findall(r"^[0-9a-f]+ [A-Za-z] (.*)$", run("nm", "-gC", "--defined-only", archive).stdout, re.MULTILINE)
+        seen = {name[1] for name in map(re.compile(r"bowline::(\w+)").match, names) if name}
+        self.assertLessEqual({"import_model", "import_adapter", "import_format"}, seen)
+        allowed = set().union(declared, *map(names_of_header, public_headers()))
+        self.assertEqual(sorted(seen - allowed), [])
+        self.assertEqual([name for name in names if not name.startswith("bowline::")], [])
 
     @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
     def test_pkg_config(self):
@@ -198,7 +274,7 @@ class Consumer(unittest.TestCase):
         self.assertTrue((PREFIX / "share/bowline/tsan.supp").is_file())
 
     def test_each_public_header_compiles_alone(self):
-        headers = [*public_headers(), *(PREFIX / "include").glob("bowline_text.h")]
+        headers = [*public_headers(), *(PREFIX / "include").glob("bowline_[ti]*.h")]
         self.assertGreater(len(headers), 8)
         for header in headers:
             run(args.compiler, "-std=c++20", *FLAGS, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", "-",

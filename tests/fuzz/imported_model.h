@@ -38,7 +38,7 @@ inline Model imported_model(const std::string& name) {
   source.tensors = huggingface::read_safetensors(tensors.path()).value().tensors;
   const auto text = std::as_bytes(std::span(config));
   source.assets = {{"config.json", "application/json", {text.begin(), text.end()}}};
-  import::BuildOptions options;
+  TextImportOptions options;
   options.dtype = DType::f32;
   return std::move(import::build_model(source, options).value().model);
 }

@@ -60,12 +60,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   source.format = "Hugging Face";
   source.config = std::move(config).value();
   source.tensors = std::move(tensors).value().tensors;
-  import::BuildOptions options;
+  TextImportOptions options;
   const auto built = build_model(source, options);
   if (succeeded(built.status())) {
     read_all(built.value().model);
   }
-  options.task = import::Task::classify;
+  options.task = ImportTask::classify;
   options.labels = {"a", "b", "c"};
   options.dtype = DType::bf16;
   (void)succeeded(build_model(source, options).status());

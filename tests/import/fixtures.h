@@ -81,7 +81,7 @@ inline void write_numbers(const std::string& path, const std::map<std::string, N
 }
 
 inline Result<import::Built> import_folder(const std::string& folder,
-                                           const import::BuildOptions& options = {}) {
+                                           const TextImportOptions& options = {}) {
   BOWLINE_TRY_ASSIGN(const import::Source source, huggingface::read(folder));
   return build_model(source, options);
 }

@@ -6,15 +6,12 @@
 namespace bowline::test {
 namespace {
 
-using import::BuildOptions;
 using import::Built;
-using import::Task;
-using import::TensorReport;
-using Use = TensorReport::Use;
+using Use = ImportedTensor::Use;
 
-std::map<std::string, TensorReport> by_name(const Built& built) {
-  std::map<std::string, TensorReport> out;
-  for (const TensorReport& t : built.tensors) {
+std::map<std::string, ImportedTensor> by_name(const Built& built) {
+  std::map<std::string, ImportedTensor> out;
+  for (const ImportedTensor& t : built.tensors) {
     out[t.name] = t;
   }
   return out;
@@ -62,7 +59,7 @@ TEST_P(Folders, WeightsHaveTheBitsOfTheSource) {
   ASSERT_EQ(reports.size(), source.value().tensors.size());
   size_t taken = 0;
   for (const import::SourceTensor& t : source.value().tensors) {
-    const TensorReport& report = reports.at(t.name);
+    const ImportedTensor& report = reports.at(t.name);
     if (report.use == Use::taken) {
       std::vector<std::byte> bytes(t.bytes);
       ASSERT_FINE(t.read(0, bytes));
@@ -221,7 +218,7 @@ TEST(Ties, ADeclaredTieOfTwoEqualTensorsDropsNone) {
   write_numbers(folder.path("model.safetensors"), tensors);
   const auto built = import_folder(folder.path());
   ASSERT_TRUE(built.ok()) << built.status().message();
-  const TensorReport head = by_name(built.value()).at("lm_head.weight");
+  const ImportedTensor head = by_name(built.value()).at("lm_head.weight");
   EXPECT_EQ(head.use, Use::tied);
   EXPECT_NE(head.reason.find("tie_word_embeddings"), std::string::npos);
 }
@@ -321,12 +318,12 @@ TEST(Metadata, OfSentences) {
 TEST(Metadata, OfClasses) {
   const auto own = import_folder(fixture("bert_classes"));
   ASSERT_TRUE(own.ok()) << own.status().message();
-  EXPECT_EQ(own.value().task, Task::classify);
+  EXPECT_EQ(own.value().task, ImportTask::classify);
   EXPECT_EQ(asset(own.value().model, "labels"), "admin\nlibs\nnet\n");
   EXPECT_EQ(own.value().model.metadata("pooling"), "cls");
   const auto fresh =
       import_folder(fixture("bert_sentences"),
-                    {.task = Task::classify, .labels = {"a", "b"}, .multi_label = true});
+                    {.task = ImportTask::classify, .labels = {"a", "b"}, .multi_label = true});
   ASSERT_TRUE(fresh.ok()) << fresh.status().message();
   EXPECT_EQ(asset(fresh.value().model, "labels"), "a\nb\n");
   EXPECT_EQ(fresh.value().model.metadata("multi_label"), "true");
@@ -676,16 +673,17 @@ TEST(BadFolder, ATensorTooManyOrTooFewIsNamed) {
 }
 
 TEST(BadFolder, TasksAndLabelsThatDoNotGo) {
-  expect_refused(import_folder(fixture("llama"), {.task = Task::embed}), Code::unsupported,
+  expect_refused(import_folder(fixture("llama"), {.task = ImportTask::embed}), Code::unsupported,
                  {"A decoder generates"});
-  expect_refused(import_folder(fixture("bert"), {.task = Task::generate}), Code::unsupported,
+  expect_refused(import_folder(fixture("bert"), {.task = ImportTask::generate}), Code::unsupported,
                  {"not generate text"});
-  expect_refused(import_folder(fixture("bert"), {.task = Task::classify}), Code::bad_argument,
+  expect_refused(import_folder(fixture("bert"), {.task = ImportTask::classify}), Code::bad_argument,
                  {"--labels"});
-  expect_refused(import_folder(fixture("bert"), {.task = Task::classify, .labels = {"a"}}),
+  expect_refused(import_folder(fixture("bert"), {.task = ImportTask::classify, .labels = {"a"}}),
                  Code::bad_argument, {"with a single class", "--multi-label", "--task embed"});
-  expect_refused(import_folder(fixture("bert"), {.task = Task::classify, .labels = {"a", "a"}}),
-                 Code::bad_argument, {"label a occurs twice"});
+  expect_refused(
+      import_folder(fixture("bert"), {.task = ImportTask::classify, .labels = {"a", "a"}}),
+      Code::bad_argument, {"label a occurs twice"});
   expect_refused(import_folder(fixture("bert_classes"), {.labels = {"a", "b"}}), Code::bad_argument,
                  {"2 labels", "3 classes"});
   expect_refused(import_folder(fixture("bert_classes"), {.pooling = "mean"}), Code::bad_argument,

@@ -39,7 +39,7 @@ class Models : public testing::TestWithParam<ModelCase> {
     ASSERT_FINE(model().to(*device_));
   }
 
-  virtual import::BuildOptions options() const { return {}; }
+  virtual TextImportOptions options() const { return {}; }
   std::string name() const { return std::get<0>(GetParam()); }
   std::string device_name() const { return std::get<1>(GetParam()); }
   Model& model() { return built_->model; }
@@ -256,7 +256,7 @@ TEST_P(Encoders, HiddenRowsAreThoseOfTransformers) {
 
 TEST_P(Encoders, ClassesAndTheirLossAreThoseOfTransformers) {
   if (!has_head()) {
-    EXPECT_EQ(built_->task, import::Task::embed);
+    EXPECT_EQ(built_->task, ImportTask::embed);
     return;
   }
   const Numbers& logits = expected("logits");
@@ -304,7 +304,7 @@ TEST_P(Encoders, AStepChangesSharedLayersAsPyTorchDoes) {
 
 TEST_P(Encoders, PooledRowsAreThoseOfTransformers) {
   for (const char* pooling : {"mean", "cls", "max"}) {
-    auto built = import_folder(fixture(name()), {.task = import::Task::embed, .pooling = pooling});
+    auto built = import_folder(fixture(name()), {.task = ImportTask::embed, .pooling = pooling});
     ASSERT_TRUE(built.ok()) << built.status().message();
     *built_ = std::move(built).value();
     ASSERT_FINE(model().to(*device_));

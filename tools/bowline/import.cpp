@@ -1,15 +1,10 @@
 // bowline import: converts models of other formats to model files.
 #include <fmt/format.h>
 
-#include <filesystem>
-
-#include "base/escape.h"
 #include "base/status.h"
 #include "common/files.h"
 #include "common/flags.h"
 #include "common/help.h"
-#include "gguf/read.h"
-#include "huggingface/read.h"
 #include "import/flags.h"
 #include "verb.h"
 
@@ -27,59 +22,47 @@ constexpr InputKind kKinds[] = {
 };
 constexpr unsigned kTextModels = kFolder | kGguf;
 
-Status import_text(const ImportFlags& o, bool is_folder) {
-  BOWLINE_TRY_ASSIGN(const import::Source source, o.build.skeleton
-                                                      ? huggingface::read_config(o.model)
-                                                  : is_folder ? huggingface::read(o.model)
-                                                              : gguf::read(o.model));
-  return import_text_model(o, source);
+Kind kind_of(const ImportFlags& o, ImportFormat from) {
+  return o.options.text.skeleton              ? kSkeleton
+         : from == ImportFormat::hugging_face ? kFolder
+         : from == ImportFormat::gguf         ? kGguf
+                                              : kOnnx;
 }
 
 Result<int> run(const ImportFlags& o) {
   BOWLINE_TRY_FLAGS(check_new(o.out, o.force));
-  if (begins_with(o.model, "BOWLINE1")) {
-    return fail(
-        kBadFile,
-        fmt::format(
-            "\"{0}\" is already a Bowline model file. 'bowline inspect {0}' shows its content.",
-            escaped(o.model)));
+  Status done;
+  if (!o.base.empty()) {
+    BOWLINE_TRY_FLAGS(o.uses.check(kAdapter, kKinds));
+    done = import_lora(o);
+  } else {
+    const Result<ImportFormat> from = import_format(o.model);
+    if (!from.ok()) {
+      return fail_flags(from.status());
+    }
+    BOWLINE_TRY_FLAGS(o.uses.check(kind_of(o, from.value()), kKinds));
+    done = import_source(o, from.value());
   }
-  std::error_code error;
-  const bool is_folder = std::filesystem::is_directory(o.model, error);
-  if (o.build.skeleton && !is_folder) {
-    return fail(kUsage,
-                fmt::format("--skeleton reads config.json in a folder, but \"{}\" is not a folder.",
-                            escaped(o.model)));
-  }
-  const bool is_gguf = begins_with(o.model, "GGUF") || o.model.ends_with(".gguf");
-  const Kind kind = !o.base.empty()    ? kAdapter
-                    : o.build.skeleton ? kSkeleton
-                    : is_folder        ? kFolder
-                    : is_gguf          ? kGguf
-                                       : kOnnx;
-  BOWLINE_TRY_FLAGS(o.uses.check(kind, kKinds));
-  Status done = kind == kAdapter ? import_adapter(o)
-                : kind == kOnnx  ? import_onnx(o)
-                                 : import_text(o, is_folder);
   if (done.code() == Code::unsupported) {  // the file needs an unsupported feature
     done = std::move(done).as(Code::bad_file);
   }
-  return done.ok() ? kOk : kind == kAdapter ? fail(done) : fail_flags(done);
+  return done.ok() ? kOk : o.base.empty() ? fail_flags(done) : fail(done);
 }
 
 void add_onnx_flags(CLI::App* verb, ImportFlags& o) {
-  add_text(verb, "--entry", o.onnx.entry_point, "ONNX: name of the entry point", "NAME")
+  add_text(verb, "--entry", o.options.onnx.entry, "ONNX: name of the entry point", "NAME")
       ->capture_default_str();
   add_text(verb, "--dim", o.dims, "ONNX: size of a dynamic dimension", "NAME=N");
   add_text(verb, "--shape", o.shapes, "ONNX: shape of an input without named dimensions",
            "NAME=N,N");
-  add_text(verb, "--batch-dim", o.onnx.batch_dim, "ONNX: keep the batch size dynamic; call it NAME",
-           "NAME");
-  add_text(verb, "--freeze", o.freeze, "ONNX: do not train these parameters", "PATTERN");
+  add_text(verb, "--batch-dim", o.options.onnx.batch_dim,
+           "ONNX: keep the batch size dynamic; call it NAME", "NAME");
+  add_text(verb, "--freeze", o.options.onnx.freeze, "ONNX: do not train these parameters",
+           "PATTERN");
   const AdvancedFlags advanced(verb);
   add_text(verb, "--given", o.given, "ONNX: replace an input by constant values", "NAME=VALUE");
-  add_text(verb, "--trainable", o.trainable, "ONNX: make these constants trainable parameters",
-           "PATTERN");
+  add_text(verb, "--trainable", o.options.onnx.trainable,
+           "ONNX: make these constants trainable parameters", "PATTERN");
   o.uses.add({"--entry", "--dim", "--shape", "--batch-dim", "--given", "--trainable", "--freeze"},
              kOnnx);
 }
@@ -96,32 +79,31 @@ CLI::Option* add_adapter_flags(CLI::App* verb, ImportFlags& o) {
 }
 
 void add_text_flags(CLI::App* verb, ImportFlags& o) {
-  verb->add_option("--task", o.task, "Task [the source's]")
+  verb->add_option("--task", o.task, "ImportTask [the source's]")
       ->check(CLI::IsMember({"generate", "classify", "embed"}));
   add_text(verb, "--labels", o.labels, "One label per line, in class order", "FILE");
   add_choice(verb, "--dtype", o.dtype, "Dtype of the weights [the source's]",
              {"f32", "f16", "bf16"});
-  verb->add_flag("--multi-label", o.build.multi_label, "Allow several labels per text");
+  verb->add_flag("--multi-label", o.options.text.multi_label, "Allow several labels per text");
   const AdvancedFlags advanced(verb);
   add_choice(verb, "--kv-dtype", o.kv_dtype, "Dtype of the KV cache",
              {"f32", "f16", "bf16", "int8"});
-  add_choice(verb, "--pooling", o.build.pooling, "Pooling of an encoder [the source's, or mean]",
-             {"mean", "cls", "max"});
-  add_text(verb, "--tie", o.build.ties, "Tie tensors A and B; their values must be equal", "A B");
-  verb->add_flag("--tie-equal", o.build.tie_equal,
-                 "Tie equal tensors; ONNX: loop over equal layers");
-  verb->add_option("--label-smoothing", o.build.label_smoothing, "Label smoothing of the loss [0]")
+  add_choice(verb, "--pooling", o.options.text.pooling,
+             "Pooling of an encoder [the source's, or mean]", {"mean", "cls", "max"});
+  add_text(verb, "--tie", o.options.text.ties, "Tie tensors A and B; their values must be equal",
+           "A B");
+  verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: loop over equal layers");
+  verb->add_option("--label-smoothing", o.options.text.label_smoothing,
+                   "Label smoothing of the loss [0]")
       ->check(CLI::Range(0.0, 0.999));
-  verb->add_flag("--dropout", o.build.dropout, "Keep the dropout rates of the config for training");
-  verb->add_option("--seed", o.build.seed, "Random seed of weights that the source lacks [0]");
+  verb->add_flag("--dropout", o.options.text.dropout,
+                 "Keep the dropout rates of the config for training");
+  verb->add_option("--seed", o.options.text.seed,
+                   "Random seed of weights that the source lacks [0]");
   o.uses.add({"--labels", "--pooling", "--tie", "--multi-label", "--label-smoothing", "--seed"},
              kTextModels);
   o.uses.add({"--task", "--dtype", "--kv-dtype", "--dropout"}, kTextModels | kSkeleton);
   o.uses.add({"--tie-equal"}, kTextModels | kOnnx);
-  o.task_uses.add({"--kv-dtype"}, kGenerates);
-  o.task_uses.add({"--labels", "--multi-label", "--label-smoothing", "--seed"}, kClassifies);
-  o.task_uses.add({"--pooling"}, kClassifies | kEmbeds);
-  o.task_uses.add({"--dropout"}, kGenerates | kClassifies);
 }
 
 }  // namespace
@@ -147,11 +129,11 @@ void add_import(CLI::App& app, Context& context) {
       "    --out ocr.bowline");
   verb->add_option("model", o->model, "Hugging Face or PEFT folder, GGUF or ONNX file")->required();
   add_text(verb, "--out", o->out, "Model file to write", "FILE")->required();
-  o->uses = o->task_uses = FlagUses(verb);
+  o->uses = FlagUses(verb);
   add_onnx_flags(verb, *o);
   CLI::Option* base = add_adapter_flags(verb, *o);
   add_text_flags(verb, *o);
-  verb->add_flag("--skeleton", o->build.skeleton, "Import only the shapes, from config.json")
+  verb->add_flag("--skeleton", o->options.text.skeleton, "Import only the shapes, from config.json")
       ->excludes(base);
   verb->add_flag("--force", o->force, "Replace an existing file");
   add_format(verb, o->format, "Output format of the summary");

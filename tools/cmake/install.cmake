@@ -1,6 +1,6 @@
-# cmake --install: the library with its headers, bowline::text and bowline::c where they are built,
-# find_package(bowline CONFIG), pkg-config files, the operator reference and the notices of third
-# parties; the command with its man pages and completion; and bowline-conform.
+# cmake --install: the library with its headers; bowline::text, bowline::import and bowline::c where
+# they are built; find_package(bowline CONFIG), pkg-config files, the operator reference and the
+# notices of third parties; the command with its man pages and completion; and bowline-conform.
 include_guard(GLOBAL)  # tests/consumer includes this file, too, for its second variant of the library
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -72,10 +72,15 @@ function(bowline_install target component)
   set(made "${PROJECT_BINARY_DIR}/package/${component}")
   set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/${component}")  # find_package(bowline) looks into bowline*
   bowline_write_pc("${made}/bowline.pc" bowline "Runs and fine-tunes neural networks" "" "${libs}")
+  get_property(onnx_missing GLOBAL PROPERTY BOWLINE_ONNX_MISSING)
+  set(needs_protobuf TRUE)
+  if(onnx_missing)
+    set(needs_protobuf FALSE)
+  endif()
   file(CONFIGURE OUTPUT "${made}/bowlineConfig.cmake" CONTENT
-"# Targets: bowline::bowline; bowline::c, the C interface, where it was built; and bowline::text where
-# it was built and its libraries are found: find_package(bowline CONFIG REQUIRED COMPONENTS text)
-# asks for it.
+"# Targets: bowline::bowline; bowline::c, the C interface, where it was built; and bowline::text and
+# bowline::import where they were built and their libraries are found.
+# find_package(bowline CONFIG REQUIRED COMPONENTS text import) asks for the last two.
 include(CMakeFindDependencyMacro)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_dependency(Threads)
@@ -98,20 +103,38 @@ if(EXISTS \"\${CMAKE_CURRENT_LIST_DIR}/bowlineTextTargets.cmake\")
 else()
   set(bowline_text_missing \"this Bowline was built without it (-DBOWLINE_TEXT=OFF)\")
 endif()
-if(bowline_text_missing)
-  set(bowline_text_FOUND FALSE)
-  if(bowline_FIND_REQUIRED_text)
-    set(bowline_FOUND FALSE)
-    set(bowline_NOT_FOUND_MESSAGE \"bowline::text cannot be used: \${bowline_text_missing}.\")
-  elseif(NOT bowline_FIND_QUIETLY)
-    message(STATUS \"bowline::text is left out: \${bowline_text_missing}.\")
+set(bowline_import_missing \"\${bowline_text_missing}\")
+if(NOT EXISTS \"\${CMAKE_CURRENT_LIST_DIR}/bowlineImportTargets.cmake\")
+  set(bowline_import_missing \"this Bowline was built without it (-DBOWLINE_IMPORT=OFF)\")
+elseif(NOT bowline_import_missing)
+  if(@needs_protobuf@)
+    find_package(Protobuf QUIET)
+    if(NOT TARGET protobuf::libprotobuf-lite)
+      set(bowline_import_missing \"protobuf is not found (Debian: libprotobuf-dev)\")
+    endif()
   endif()
-else()
-  set(bowline_text_FOUND TRUE)
+  if(NOT bowline_import_missing)
+    include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineImportTargets.cmake\")
+    target_link_libraries(bowline::import INTERFACE bowline::text)
+  endif()
 endif()
+foreach(bowline_part text import)
+  if(bowline_\${bowline_part}_missing)
+    set(bowline_\${bowline_part}_FOUND FALSE)
+    if(bowline_FIND_REQUIRED_\${bowline_part})
+      set(bowline_FOUND FALSE)
+      set(bowline_NOT_FOUND_MESSAGE \"bowline::\${bowline_part} cannot be used: \${bowline_\${bowline_part}_missing}.\")
+    elseif(NOT bowline_FIND_QUIETLY)
+      message(STATUS \"bowline::\${bowline_part} is left out: \${bowline_\${bowline_part}_missing}.\")
+    endif()
+  else()
+    set(bowline_\${bowline_part}_FOUND TRUE)
+  endif()
+endforeach()
 " @ONLY)
   write_basic_package_version_file("${made}/bowlineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-  bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text bowline_c)
+  bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text bowline_c
+    bowline_gguf bowline_import bowline_onnx bowline_import_api)
   bowline_install_run(${component} operators.py "${excluded}" --root "${PROJECT_SOURCE_DIR}" --out "${made}/operators.md")
   bowline_install_run(${component} notices.py "${excluded}" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
     --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices.txt")
@@ -137,6 +160,21 @@ endif()
     bowline_install_files("${CMAKE_INSTALL_INCLUDEDIR}" "${PROJECT_SOURCE_DIR}/runtime/text/bowline_text.h")
     bowline_install_files("${CMAKE_INSTALL_LIBDIR}/pkgconfig" "${made}/bowline-text.pc")
     install(EXPORT ${component}_text NAMESPACE bowline:: FILE bowlineTextTargets.cmake DESTINATION "${folder}"
+      COMPONENT ${component} ${excluded})
+  endif()
+  if(TARGET bowline_import_library)
+    set(import_requires "bowline-text = ${PROJECT_VERSION}")
+    if(needs_protobuf)
+      string(APPEND import_requires " protobuf-lite")
+    endif()
+    bowline_write_pc("${made}/bowline-import.pc" bowline-import "Imports models from Hugging Face, GGUF, ONNX and PEFT for bowline"
+      "${import_requires}" "-lbowline_import -Wl,--exclude-libs,libbowline_import.a")
+    set_target_properties(bowline_import_library PROPERTIES EXPORT_NAME import)
+    install(TARGETS bowline_import_library EXPORT ${component}_import COMPONENT ${component} ${excluded}
+      ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    bowline_install_files("${CMAKE_INSTALL_INCLUDEDIR}" "${PROJECT_SOURCE_DIR}/tools/import/bowline_import.h")
+    bowline_install_files("${CMAKE_INSTALL_LIBDIR}/pkgconfig" "${made}/bowline-import.pc")
+    install(EXPORT ${component}_import NAMESPACE bowline:: FILE bowlineImportTargets.cmake DESTINATION "${folder}"
       COMPONENT ${component} ${excluded})
   endif()
   if(TARGET bowline_c)
@@ -173,7 +211,7 @@ bowline_install(bowline bowline)
 if(TARGET bowline_command)
   set(completion "${PROJECT_BINARY_DIR}/package/command/completion")
   bowline_install_program(bowline_command "--command;$<TARGET_FILE:bowline_command>;--completion;${completion}/bowline"
-    bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text bowline_import bowline_gguf bowline_onnx bowline_data)
+    bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text bowline_import bowline_gguf bowline_onnx bowline_import_api bowline_data)
   install(DIRECTORY "${completion}/" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT bowline_command)
   bowline_install_program(bowline_conform ""
     bowline_ops_oracles ${BOWLINE_CHECKED_BACKEND_OBJECTS} bowline_conformance bowline_recipes)

@@ -12,6 +12,22 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND BOWLINE_HIDDEN -fno-gnu-unique)
 endif()
 
+# Makes `object`: the objects of the targets PARTS and the archives ARCHIVES, linked to one. Only
+# the public API stays global.
+function(bowline_merge_objects object)
+  cmake_parse_arguments(PARSE_ARGV 1 merged "" "" "PARTS;ARCHIVES")
+  set(objects "")
+  foreach(part IN LISTS merged_PARTS)
+    list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,[.]gch$>" "$<TARGET_PROPERTY:${part},INTERFACE_SOURCES>")
+  endforeach()
+  file(GENERATE OUTPUT "${object}.list" CONTENT "$<JOIN:${objects};${merged_ARCHIVES},\n>\n")
+  list(TRANSFORM BOWLINE_PUBLIC_SYMBOLS PREPEND "--keep-global-symbol=" OUTPUT_VARIABLE public)
+  add_custom_command(OUTPUT "${object}"
+    COMMAND "${CMAKE_LINKER}" -r --force-group-allocation -o "${object}" "@${object}.list"
+    COMMAND "${CMAKE_OBJCOPY}" --localize-hidden --wildcard ${public} "${object}"
+    DEPENDS ${objects} "${object}.list" COMMENT "One object of the library, with local symbols" COMMAND_EXPAND_LISTS VERBATIM)
+endfunction()
+
 # Adds the library `target` (STATIC or SHARED) from the objects of the runtime, the operators and
 # the backends.
 function(bowline_add_library target type)
@@ -33,19 +49,8 @@ function(bowline_add_library target type)
     target_link_options(${target} PRIVATE "LINKER:--version-script,${exports}")
     set_target_properties(${target} PROPERTIES LINK_DEPENDS "${exports}" SOVERSION 0 VERSION ${PROJECT_VERSION})
   else()
-    # Links all objects to one, in which only the public API is global.
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}.o")
-    set(objects "")
-    foreach(part IN LISTS parts)
-      list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,[.]gch$>" "$<TARGET_PROPERTY:${part},INTERFACE_SOURCES>")
-    endforeach()
-    set(list "${CMAKE_CURRENT_BINARY_DIR}/${target}.objects")
-    file(GENERATE OUTPUT "${list}" CONTENT "$<JOIN:${objects};${archives},\n>\n")
-    list(TRANSFORM BOWLINE_PUBLIC_SYMBOLS PREPEND "--keep-global-symbol=" OUTPUT_VARIABLE public)
-    add_custom_command(OUTPUT "${object}"
-      COMMAND "${CMAKE_LINKER}" -r --force-group-allocation -o "${object}" "@${list}"
-      COMMAND "${CMAKE_OBJCOPY}" --localize-hidden --wildcard ${public} "${object}"
-      DEPENDS ${objects} "${list}" COMMENT "One object of the library, with local symbols" COMMAND_EXPAND_LISTS VERBATIM)
+    bowline_merge_objects("${object}" PARTS ${parts} ARCHIVES ${archives})
     add_library(${target} STATIC "${object}")
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(${target} PRIVATE ${names} Threads::Threads)

@@ -20,7 +20,7 @@ Result<Model> gpt2() {
   source.config = {{"model_type", "gpt2"}, {"n_layer", 12},       {"n_embd", 768},
                    {"n_head", 12},         {"n_positions", 1024}, {"vocab_size", 50304},
                    {"attn_pdrop", 0.0},    {"embd_pdrop", 0.0},   {"resid_pdrop", 0.0}};
-  import::BuildOptions options;
+  TextImportOptions options;
   options.dtype = DType::bf16;
   options.kv_dtype = DType::bf16;
   options.skeleton = true;

@@ -15,22 +15,19 @@
 
 namespace bowline::command {
 
-using import::Built;
-using import::Source;
-using import::TensorReport;
 using nlohmann::json;
 
 namespace {
 
 // Names that differ in only one number share a line: "model.layers.{0..29}.mlp.up_proj.weight".
 struct NameGroup {
-  const TensorReport* first = nullptr;
+  const ImportedTensor* first = nullptr;
   std::string before, behind;  // text around the number
   uint32_t least = 0, most = 0;
   int64_t count = 1;
 };
 
-NameGroup group_of(const TensorReport& t) {
+NameGroup group_of(const ImportedTensor& t) {
   for (size_t begin = t.name.find('.') + 1; begin != 0; begin = t.name.find('.', begin) + 1) {
     const size_t end = std::min(t.name.find('.', begin), t.name.size());
     if (const auto number = number_in<uint32_t>(t.name.substr(begin, end - begin))) {
@@ -40,10 +37,10 @@ NameGroup group_of(const TensorReport& t) {
   return {&t, t.name, ""};
 }
 
-std::vector<NameGroup> grouped_names(const std::vector<TensorReport>& tensors) {
+std::vector<NameGroup> grouped_names(const std::vector<ImportedTensor>& tensors) {
   std::vector<NameGroup> groups;
   std::map<std::string, size_t> where;
-  for (const TensorReport& t : tensors) {
+  for (const ImportedTensor& t : tensors) {
     const NameGroup g = group_of(t);
     const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", name_of(t.use), g.before,
                                         g.behind, t.stored, shape_text(t.shape), t.reason);
@@ -69,22 +66,23 @@ std::string name_text(const NameGroup& g) {
       g.count);
 }
 
-void print_text(const ImportFlags& o, const Source& source, const Built& built,
-                const ModelInfo& info, uint64_t bytes) {
-  std::map<TensorReport::Use, size_t> uses;
-  for (const TensorReport& t : built.tensors) {
+void print_text(const ImportFlags& o, const ImportedModel& imported, const ModelInfo& info,
+                uint64_t bytes) {
+  const ImportReport& report = imported.report;
+  std::map<ImportedTensor::Use, size_t> uses;
+  for (const ImportedTensor& t : report.tensors) {
     ++uses[t.use];
   }
-  print("{}: {} from {}, task {}, {}\n", o.out, built.model.metadata("architecture"), source.format,
-        std::string(name_of(built.task)), bytes_text(bytes));
-  if (o.build.skeleton) {
+  print("{}: {} from {}, task {}, {}\n", o.out, imported.model.metadata("architecture"),
+        std::string(name_of(report.format)), std::string(name_of(*report.task)), bytes_text(bytes));
+  if (o.options.text.skeleton) {
     print("  a skeleton: {} parameters of this size, without values\n", info.parameters.size());
   } else {
     print("  {} tensors in the source: {} taken, {} tied to another, {} dropped\n",
-          built.tensors.size(), uses[TensorReport::Use::taken], uses[TensorReport::Use::tied],
-          uses[TensorReport::Use::dropped]);
+          report.tensors.size(), uses[ImportedTensor::Use::taken], uses[ImportedTensor::Use::tied],
+          uses[ImportedTensor::Use::dropped]);
   }
-  for (const NameGroup& g : grouped_names(built.tensors)) {
+  for (const NameGroup& g : grouped_names(report.tensors)) {
     print("  {:<7} {}  {}{}{}{}\n", std::string(name_of(g.first->use)), name_text(g),
           g.first->stored, shape_text(g.first->shape), g.first->reason.empty() ? "" : "  ",
           g.first->reason);
@@ -100,15 +98,16 @@ void print_text(const ImportFlags& o, const Source& source, const Built& built,
   for (const auto& [key, value] : info.metadata) {
     print("  {} = {}\n", key, listed_name(value));
   }
-  for (const std::string& note : built.notes) {
+  for (const std::string& note : report.notes) {
     print("  note: {}\n", note);
   }
 }
 
-json report_json(const ImportFlags& o, const Source& source, const Built& built,
-                 const ModelInfo& info, uint64_t bytes) {
+json report_json(const ImportFlags& o, const ImportedModel& imported, const ModelInfo& info,
+                 uint64_t bytes) {
+  const ImportReport& report = imported.report;
   json tensors = json::array();
-  for (const TensorReport& t : built.tensors) {
+  for (const ImportedTensor& t : report.tensors) {
     tensors.push_back({{"name", t.name},
                        {"stored", t.stored},
                        {"shape", t.shape},
@@ -126,16 +125,16 @@ json report_json(const ImportFlags& o, const Source& source, const Built& built,
   }
   return {{"file", o.model},
           {"out", o.out},
-          {"format", source.format},
-          {"task", std::string(name_of(built.task))},
+          {"format", std::string(name_of(report.format))},
+          {"task", std::string(name_of(*report.task))},
           {"bytes", bytes},
-          {"skeleton", o.build.skeleton},
+          {"skeleton", o.options.text.skeleton},
           {"tensors", tensors},
           {"ties", ties},
           {"entries", entries},
           {"metadata", std::map(info.metadata.begin(), info.metadata.end())},
-          {"not_finite", described(built.finite.found())},
-          {"notes", built.notes},
+          {"not_finite", described(imported.not_finite())},
+          {"notes", report.notes},
           {"peak_resident_bytes", peak_resident_bytes()}};
 }
 
@@ -161,24 +160,23 @@ json described(const EntryPointInfo& entry) {
           {"outputs", outputs}};
 }
 
-json described(const std::vector<import::NotFinite>& tensors) {
+json described(const std::vector<NotFiniteTensor>& tensors) {
   json out = json::array();
-  for (const import::NotFinite& t : tensors) {
+  for (const NotFiniteTensor& t : tensors) {
     out.push_back({{"tensor", t.tensor}, {"values", t.values}, {"elements", t.elements}});
   }
   return out;
 }
 
-void print_report(const ImportFlags& o, const Source& source, const Built& built,
-                  const ModelInfo& info) {
+void print_report(const ImportFlags& o, const ImportedModel& imported, const ModelInfo& info) {
   uint64_t bytes = 0;
   for (const StorageInfo& s : info.storages) {
     bytes += s.empty ? 0 : s.bytes;
   }
   if (o.format == "json") {
-    print_json(report_json(o, source, built, info, bytes));
+    print_json(report_json(o, imported, info, bytes));
   } else {
-    print_text(o, source, built, info, bytes);
+    print_text(o, imported, info, bytes);
   }
 }
 

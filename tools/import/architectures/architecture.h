@@ -2,68 +2,28 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "bowline_import.h"
 #include "source/finite.h"
 #include "source/keys.h"
 #include "source/source.h"
 
 namespace bowline::import {
 
-enum class Task : uint8_t { generate, classify, embed };
-// "generate"
-std::string_view name_of(Task task);
-
-struct BuildOptions {
-  std::optional<Task> task = {};  // empty: the task of the source
-  // (optional) Class names, in order. The default is the labels of the source.
-  std::vector<std::string> labels = {};
-  std::optional<DType> dtype = {};  // of the weights; empty: as in the source
-  // Dtype of the KV cache. i8: quantized, with a scale per row of a head.
-  DType kv_dtype = DType::f32;
-  std::string pooling = {};    // "mean", "cls" or "max"; empty: the pooling of the source
-  bool multi_label = false;    // a row can have any number of classes
-  double label_smoothing = 0;  // of the classification loss
-  // Additional ties between tensors of the source. Their bytes must be equal.
-  std::vector<std::pair<std::string, std::string>> ties = {};
-  // Ties all tensors with equal values. A tensor that repeats one value is tied only if all other
-  // tensors of its layer are tied to one other layer.
-  bool tie_equal = false;
-  // The loss uses the dropout rates of the config, except the rate of attention weights.
-  bool dropout = false;
-  uint64_t seed = 0;  // of parameters that the source does not have
-  // Builds only the shapes from the config. The source has no tensors, and the parameters have no
-  // values.
-  bool skeleton = false;
-};
-
-// The use of a tensor of the source.
-struct TensorReport {
-  enum class Use : uint8_t { unexpected, taken, tied, dropped };
-  std::string name;  // in the source
-  std::string stored;
-  std::vector<int64_t> shape;
-  Use use = Use::unexpected;
-  std::string parameter;  // that has the tensor's values
-  std::string reason;     // tied: to which tensor and why; dropped: why
-};
-// "taken"
-std::string_view name_of(TensorReport::Use use);
-
 struct Built {
   Model model;
-  Task task = Task::generate;
-  std::vector<TensorReport> tensors;
+  ImportTask task = ImportTask::generate;
+  std::vector<ImportedTensor> tensors;
   std::vector<std::string> notes;  // sentences
   FiniteCheck finite;              // counts the non-finite values that saving the model reads
 };
 
 struct Architecture {
   std::string_view type;  // "llama": model_type in config.json
-  Result<Built> (*build)(const Source& source, const BuildOptions& options);
+  Result<Built> (*build)(const Source& source, const TextImportOptions& options);
   // Keys of config.json for the architecture and for its family. build_model() adds the keys that
   // all configs share.
   std::array<std::span<const KeyRule>, 2> keys = {};
@@ -78,6 +38,6 @@ std::vector<Architecture> architectures();
 //         tensors differ.
 //         unsupported: the architecture or a setting is not supported (the message lists what is),
 //         or a skeleton is not a decoder.
-Result<Built> build_model(const Source& source, const BuildOptions& options);
+Result<Built> build_model(const Source& source, const TextImportOptions& options);
 
 }  // namespace bowline::import

@@ -85,17 +85,7 @@ Status add_metadata(const Source& source, std::string_view type, Built& built) {
 
 }  // namespace
 
-std::string_view name_of(Task task) {
-  constexpr std::string_view names[] = {"generate", "classify", "embed"};
-  return names[static_cast<size_t>(task)];
-}
-
-std::string_view name_of(TensorReport::Use use) {
-  constexpr std::string_view names[] = {"unexpected", "taken", "tied", "dropped"};
-  return names[static_cast<size_t>(use)];
-}
-
-Result<Built> build_model(const Source& source, const BuildOptions& options) {
+Result<Built> build_model(const Source& source, const TextImportOptions& options) {
   Fields config("The config", source.config);
   const std::string type = config.text("model_type");
   BOWLINE_TRY(Status(config.status()));

@@ -227,7 +227,7 @@ class Decoder {
 }  // namespace
 
 Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
-                   const BuildOptions& options) {
+                   const TextImportOptions& options) {
   BOWLINE_TRY(model.set_dim_limits("rows", {.dynamic = true}));
   BOWLINE_TRY(model.set_dim_limits("kv_length", {.dynamic = true}));
   Decoder decoder(model, weights, parts, options.kv_dtype);
@@ -238,7 +238,7 @@ Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
   return decoder.add_decode();
 }
 
-Result<Built> build_decoder(const Source& source, const BuildOptions& options,
+Result<Built> build_decoder(const Source& source, const TextImportOptions& options,
                             DeclareDecoder declare) {
   const auto head = std::ranges::find_if(source.tensors, [](const SourceTensor& t) {
     return t.name == "score.weight" || t.name == "classifier.weight";
@@ -250,12 +250,12 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
       "--labels FILE --out MODEL. To generate text, import the language model that the "
       "source was derived from.",
       head == source.tensors.end() ? "" : listed_name(head->name));
-  const Task task = options.task.value_or(Task::generate);
-  BOWLINE_REQUIRE_CODE(task == Task::generate, Code::unsupported,
+  const ImportTask task = options.task.value_or(ImportTask::generate);
+  BOWLINE_REQUIRE_CODE(task == ImportTask::generate, Code::unsupported,
                        "A decoder generates text and cannot {}. Import an encoder: bowline "
                        "import ENCODER --task {}{} --out MODEL.",
                        name_of(task), name_of(task),
-                       task == Task::classify ? " --labels FILE" : "");
+                       task == ImportTask::classify ? " --labels FILE" : "");
   Built out;
   Weights weights(source, options, out.model);
   Fields config("The config", source.config);

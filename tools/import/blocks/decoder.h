@@ -64,17 +64,17 @@ struct DecoderParts {
 // Adds the cache and the entry points loss, forward, prefill and decode.
 // Errors  unsupported; internal.
 Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
-                   const BuildOptions& options);
+                   const TextImportOptions& options);
 
 // Declares the tensors of an architecture.
 using DeclareDecoder = Result<DecoderParts> (*)(Weights& weights, Fields& config);
 
 // Builds the model, its entry points, values and metadata from the declared parts.
-Result<Built> build_decoder(const Source& source, const BuildOptions& options,
+Result<Built> build_decoder(const Source& source, const TextImportOptions& options,
                             DeclareDecoder declare);
 // Architecture::build of a decoder.
 template <DeclareDecoder declare>
-Result<Built> build_decoder(const Source& source, const BuildOptions& options) {
+Result<Built> build_decoder(const Source& source, const TextImportOptions& options) {
   return build_decoder(source, options, declare);
 }
 

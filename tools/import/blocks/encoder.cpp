@@ -18,7 +18,7 @@ const std::string* entry_of(const Settings& settings, std::string_view key) {
 }
 
 struct Plan {
-  Task task = Task::embed;
+  ImportTask task = ImportTask::embed;
   std::string pooling;
   bool normalize = false;
   bool multi_label = false;  // a row can have any number of classes
@@ -65,7 +65,7 @@ class Encoder {
     return g.finish();
   }
 
-  Status add_loss(const Plan& plan, const Head& head, const BuildOptions& options) {
+  Status add_loss(const Plan& plan, const Head& head, const TextImportOptions& options) {
     GraphBuilder g(model_, "loss");
     rates_ = options.dropout ? p_.dropout : EncoderParts::Dropout();
     const Value scores = logits(g, plan.pooling, head);
@@ -210,7 +210,7 @@ Result<std::vector<std::string>> labels_in(const Source& source, size_t n) {
 }
 
 // The labels of the options, or of the source's head.
-Result<std::vector<std::string>> labels_of(const Source& source, const BuildOptions& options,
+Result<std::vector<std::string>> labels_of(const Source& source, const TextImportOptions& options,
                                            int64_t rows) {
   if (rows == 0) {
     BOWLINE_REQUIRE(!options.labels.empty(),
@@ -267,12 +267,12 @@ Result<bool> judges_each(const Source& source) {
   return type == "multi_label_classification";
 }
 
-Result<Plan> plan_of(const Source& source, const BuildOptions& options, const Weights& weights,
+Result<Plan> plan_of(const Source& source, const TextImportOptions& options, const Weights& weights,
                      const EncoderForm& form) {
   Plan p;
   p.has_head = has_classes(source, weights);
-  p.task = options.task.value_or(p.has_head ? Task::classify : Task::embed);
-  BOWLINE_REQUIRE_CODE(p.task != Task::generate, Code::unsupported,
+  p.task = options.task.value_or(p.has_head ? ImportTask::classify : ImportTask::embed);
+  BOWLINE_REQUIRE_CODE(p.task != ImportTask::generate, Code::unsupported,
                        "An encoder can classify or embed, but not generate text.");
   const std::string* normalize = entry_of(source.metadata, "normalize");
   p.normalize = normalize != nullptr && *normalize == "true";
@@ -280,7 +280,7 @@ Result<Plan> plan_of(const Source& source, const BuildOptions& options, const We
   const std::string* pooling = entry_of(source.metadata, "pooling");
   p.pooling = !options.pooling.empty() ? options.pooling : pooling != nullptr ? *pooling : "";
   const bool projects = weights.has(std::string(form.projection.name) + ".weight");
-  if (p.task == Task::classify && p.has_head) {
+  if (p.task == ImportTask::classify && p.has_head) {
     BOWLINE_REQUIRE(options.pooling.empty() || options.pooling == "cls",
                     "The head of the source reads the first token: --pooling {} contradicts it.",
                     options.pooling);
@@ -288,7 +288,7 @@ Result<Plan> plan_of(const Source& source, const BuildOptions& options, const We
     p.has_project = true;
     BOWLINE_TRY_ASSIGN(const bool each, judges_each(source));
     p.multi_label = p.multi_label || each;
-  } else if (p.task == Task::classify && p.pooling.empty() && projects) {
+  } else if (p.task == ImportTask::classify && p.pooling.empty() && projects) {
     p.pooling = "cls";
     p.has_project = true;
   } else if (p.pooling.empty()) {
@@ -297,7 +297,7 @@ Result<Plan> plan_of(const Source& source, const BuildOptions& options, const We
   return p;
 }
 
-Result<Head> declare_head(const Source& source, const BuildOptions& options, const Plan& plan,
+Result<Head> declare_head(const Source& source, const TextImportOptions& options, const Plan& plan,
                           const EncoderForm& form, int64_t width, Weights& weights, Model& model) {
   Head head;
   const int64_t rows = plan.has_head ? weights.rows_of("classifier.weight") : 0;
@@ -420,7 +420,7 @@ void declare_encoder(Weights& weights, const EncoderNames& names, bool has_types
   p.feed_forward_norm = norm(names.feed_forward_norm);
 }
 
-Result<Built> build_encoder(const Source& source, const BuildOptions& options,
+Result<Built> build_encoder(const Source& source, const TextImportOptions& options,
                             const EncoderForm& form) {
   BOWLINE_REQUIRE_CODE(
       !options.skeleton, Code::unsupported,
@@ -443,7 +443,7 @@ Result<Built> build_encoder(const Source& source, const BuildOptions& options,
   BOWLINE_TRY_ASSIGN(const Plan plan, plan_of(source, options, weights, form));
   out.task = plan.task;
   std::optional<Head> head;
-  if (plan.task == Task::classify) {
+  if (plan.task == ImportTask::classify) {
     BOWLINE_TRY_ASSIGN(head,
                        declare_head(source, options, plan, form, s.width, weights, out.model));
   }

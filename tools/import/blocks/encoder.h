@@ -87,11 +87,11 @@ struct EncoderForm {
 };
 
 // Builds the model, its entry points, values and metadata.
-Result<Built> build_encoder(const Source& source, const BuildOptions& options,
+Result<Built> build_encoder(const Source& source, const TextImportOptions& options,
                             const EncoderForm& form);
 // Architecture::build of an encoder.
 template <const EncoderForm& form>
-Result<Built> build_encoder(const Source& source, const BuildOptions& options) {
+Result<Built> build_encoder(const Source& source, const TextImportOptions& options) {
   return build_encoder(source, options, form);
 }
 

@@ -113,7 +113,7 @@ std::optional<DType> stated_dtype(const nlohmann::json& config) {
 
 }  // namespace
 
-Weights::Weights(const Source& source, const BuildOptions& options, Model& model)
+Weights::Weights(const Source& source, const TextImportOptions& options, Model& model)
     : options_(options), model_(model), dtype_(options.dtype.value_or(most_common(source))) {
   if (options.skeleton && !options.dtype) {
     const std::optional<DType> stated = stated_dtype(source.config);
@@ -215,7 +215,7 @@ Weights::Tensor* Weights::take(const std::string& name, const std::vector<int64_
          listed_name(t->report.name), t->source->stored);
     return nullptr;
   }
-  t->report.use = TensorReport::Use::taken;
+  t->report.use = ImportedTensor::Use::taken;
   t->report.parameter = name;
   return t;
 }
@@ -332,7 +332,7 @@ Weight Weights::tied(const std::string& name, const Weight& other, const std::st
            declares, listed_name(kept.report.name), listed_name(t->report.name));
       return {};
     }
-    t->report.use = TensorReport::Use::tied;
+    t->report.use = ImportedTensor::Use::tied;
     t->report.parameter = name;
     t->report.reason = fmt::format("to {}, by {}", listed_name(kept.report.name), declares);
   } else {
@@ -343,8 +343,8 @@ Weight Weights::tied(const std::string& name, const Weight& other, const std::st
 
 void Weights::drop(std::string_view pattern, std::string_view reason) {
   for (Tensor& t : tensors_) {
-    if (t.report.use == TensorReport::Use::unexpected && matches(pattern, t.name)) {
-      t.report.use = TensorReport::Use::dropped;
+    if (t.report.use == ImportedTensor::Use::unexpected && matches(pattern, t.name)) {
+      t.report.use = ImportedTensor::Use::dropped;
       t.report.reason = reason;
     }
   }
@@ -352,7 +352,7 @@ void Weights::drop(std::string_view pattern, std::string_view reason) {
 
 Status Weights::tie(Tensor& to, Tensor& tensor, std::string_view reason) {
   BOWLINE_TRY(model_.tie(to.report.parameter, tensor.report.parameter).status());
-  tensor.report.use = TensorReport::Use::tied;
+  tensor.report.use = ImportedTensor::Use::tied;
   tensor.report.reason = fmt::format("to {}: {}", listed_name(to.report.name), reason);
   return {};
 }
@@ -360,7 +360,7 @@ Status Weights::tie(Tensor& to, Tensor& tensor, std::string_view reason) {
 Status Weights::tie_shared() {
   std::map<std::string_view, Tensor*> by_place;
   for (Tensor& t : tensors_) {
-    if (t.report.use != TensorReport::Use::taken || t.source->place.empty()) {
+    if (t.report.use != ImportedTensor::Use::taken || t.source->place.empty()) {
       continue;
     }
     const auto [at, is_new] = by_place.emplace(t.source->place, &t);
@@ -399,7 +399,7 @@ Status Weights::find_equal() {
   std::string begin;
   for (Tensor& t : tensors_) {
     const bool counts = t.source->shape.size() >= 2 || options_.tie_equal;
-    if (t.report.use != TensorReport::Use::taken || !counts || t.source->bytes == 0) {
+    if (t.report.use != ImportedTensor::Use::taken || !counts || t.source->bytes == 0) {
       continue;
     }
     BOWLINE_TRY(begin_of(*t.source, begin));
@@ -422,7 +422,7 @@ Status Weights::find_equal() {
         break;
       }
     }
-    if (t.report.use == TensorReport::Use::taken) {
+    if (t.report.use == ImportedTensor::Use::taken) {
       group.push_back(&t);
     }
   }
@@ -451,7 +451,7 @@ Status Weights::tie_equal_layers() {
   std::string begin;
   std::vector<Tensor*> constants;
   for (Tensor& t : tensors_) {
-    if (t.report.use != TensorReport::Use::taken || t.source->bytes == 0) {
+    if (t.report.use != ImportedTensor::Use::taken || t.source->bytes == 0) {
       continue;
     }
     BOWLINE_TRY(begin_of(*t.source, begin));
@@ -466,7 +466,7 @@ Status Weights::tie_equal_layers() {
     const auto twin = twins.find(of.layer);
     Tensor* const other =
         twin == twins.end() || !twin->second ? nullptr : find(*twin->second + of.part);
-    if (other == nullptr || other->report.use != TensorReport::Use::taken) {
+    if (other == nullptr || other->report.use != ImportedTensor::Use::taken) {
       continue;
     }
     BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*other->source, *t->source));
@@ -482,7 +482,7 @@ Status Weights::check_unexpected() const {
   std::vector<std::string> names;
   size_t count = 0;
   for (const Tensor& t : tensors_) {
-    if (t.report.use == TensorReport::Use::unexpected && ++count <= kMostNamed) {
+    if (t.report.use == ImportedTensor::Use::unexpected && ++count <= kMostNamed) {
       names.push_back(listed_name(t.report.name));
     }
   }

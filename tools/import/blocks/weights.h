@@ -24,7 +24,7 @@ struct Weight {
 // returned values must not be used. finish() returns the failure.
 class Weights {
  public:
-  Weights(const Source& source, const BuildOptions& options, Model& model);
+  Weights(const Source& source, const TextImportOptions& options, Model& model);
 
   // The compute dtype of the graphs: the requested dtype, or the dtype of most elements of the
   // source.
@@ -76,7 +76,7 @@ class Weights {
   struct Tensor {
     const SourceTensor* source = nullptr;
     std::string name;  // after prefixes and renames
-    TensorReport report;
+    ImportedTensor report;
   };
   const Tensor* find(std::string_view name) const;
   Tensor* find(std::string_view name);
@@ -108,7 +108,7 @@ class Weights {
   Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape, Init init,
                     StorageRole role, DType dtype);
 
-  const BuildOptions& options_;
+  const TextImportOptions& options_;
   Model& model_;
   DType dtype_;
   std::vector<Tensor> tensors_;

@@ -56,7 +56,7 @@ struct Imported {
   std::vector<std::string> outputs;  // in the order of the file
   std::vector<std::string> notes;    // parts that were left out, and why, as sentences
   // Parameters with non-finite values. They are not trained unless ImportOptions::trains says so.
-  std::vector<import::NotFinite> not_finite;
+  std::vector<NotFiniteTensor> not_finite;
 };
 
 // Parses a model file.

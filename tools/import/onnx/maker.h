@@ -43,7 +43,7 @@ class Maker {
   }
   const std::vector<std::string>& notes() const { return notes_; }
   // Parameters with non-finite values, without masks and bounds.
-  const std::vector<import::NotFinite>& not_finite() const { return not_finite_; }
+  const std::vector<NotFiniteTensor>& not_finite() const { return not_finite_; }
   // Inputs that the graph reads.
   const std::vector<std::string>& inputs() const { return inputs_; }
   // Sets the name of the following nodes and constants.
@@ -186,7 +186,7 @@ class Maker {
   int64_t nodes_ = 0;
   std::vector<std::string> inputs_;
   std::vector<std::string> notes_;
-  std::vector<import::NotFinite> not_finite_;
+  std::vector<NotFiniteTensor> not_finite_;
   std::map<std::string, int> names_;  // of parameters, for unique names
 };
 

@@ -119,7 +119,7 @@ Status check_dtype(const Factor& factor, const Factor& first) {
 
 // Non-finite factors would make every output NaN.
 Status check_finite(const std::vector<Change>& changes) {
-  std::vector<import::NotFinite> found;
+  std::vector<NotFiniteTensor> found;
   for (const Change& c : changes) {
     for (const Factor* factor : {&c.a, &c.b}) {
       const std::vector<float> values = floats_of(factor->dtype, factor->bytes);

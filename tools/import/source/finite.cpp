@@ -55,7 +55,7 @@ struct FiniteCheck::Count {
         format(find_block_format(encoding)),
         unit_bytes(format == nullptr ? size_of(of) : format->bytes) {}
 
-  NotFinite found;
+  NotFiniteTensor found;
   const DType dtype;                // of plain values
   const BlockFormat* const format;  // null: plain values
   const uint64_t unit_bytes;        // of a value or a block
@@ -101,8 +101,8 @@ ValueSource FiniteCheck::counted(std::string tensor, ValueSource source, uint64_
   };
 }
 
-std::vector<NotFinite> FiniteCheck::found() const {
-  std::vector<NotFinite> out;
+std::vector<NotFiniteTensor> FiniteCheck::found() const {
+  std::vector<NotFiniteTensor> out;
   for (const std::shared_ptr<Count>& count : counts_) {
     const std::lock_guard lock(count->mutex);
     if (count->found.values > 0) {
@@ -112,15 +112,15 @@ std::vector<NotFinite> FiniteCheck::found() const {
   return out;
 }
 
-std::string list_of(std::span<const NotFinite> tensors) {
+std::string list_of(std::span<const NotFiniteTensor> tensors) {
   constexpr size_t kMost = 8;
   std::vector<std::string> parts;
-  for (const NotFinite& t : tensors.first(std::min(tensors.size(), kMost))) {
+  for (const NotFiniteTensor& t : tensors.first(std::min(tensors.size(), kMost))) {
     parts.push_back(
         fmt::format("{} of the {} values of {}", t.values, t.elements, listed_name(t.tensor)));
   }
   uint64_t rest = 0;
-  for (const NotFinite& t : tensors.subspan(parts.size())) {
+  for (const NotFiniteTensor& t : tensors.subspan(parts.size())) {
     rest += t.values;
   }
   if (rest > 0) {
@@ -129,7 +129,7 @@ std::string list_of(std::span<const NotFinite> tensors) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string note_of(std::span<const NotFinite> tensors) {
+std::string note_of(std::span<const NotFiniteTensor> tensors) {
   return fmt::format(
       "Non-finite weights (NaN or infinity): {}. They make the results of the model non-finite. If "
       "its "

@@ -6,21 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "bowline.h"
+#include "bowline_import.h"
 
 namespace bowline::import {
 
-struct NotFinite {
-  std::string tensor;
-  uint64_t values = 0;    // number of non-finite values
-  uint64_t elements = 0;  // of the tensor
-};
-
 // Lists tensors, for example "3 of the 64 values of a, 1 of the 8 values of b". Names at most 8
 // tensors and summarizes the others.
-std::string list_of(std::span<const NotFinite> tensors);
+std::string list_of(std::span<const NotFiniteTensor> tensors);
 // A note for the user who imports a model with these tensors.
-std::string note_of(std::span<const NotFinite> tensors);
+std::string note_of(std::span<const NotFiniteTensor> tensors);
 
 // Counts non-finite values while tensors are read, so that no tensor is read twice. Thread-safe.
 class FiniteCheck {
@@ -31,7 +25,7 @@ class FiniteCheck {
   ValueSource counted(std::string tensor, ValueSource source, uint64_t elements, DType dtype,
                       std::string_view encoding);
   // Non-finite values in the bytes that were read so far.
-  std::vector<NotFinite> found() const;
+  std::vector<NotFiniteTensor> found() const;
 
  private:
   struct Count;

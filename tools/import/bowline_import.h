@@ -1,0 +1,231 @@
+/// \file
+/// Import of models from other formats: the optional target bowline::import.
+///
+/// import_model() reads a Hugging Face folder, a GGUF file or an ONNX file. import_adapter() reads
+/// a PEFT folder or a GGUF adapter. The command `bowline import` calls the same two functions.
+///
+/// **Example.** This function converts a foreign model to a Bowline model file:
+///
+///     Status convert(const std::string& from, const std::string& to) {
+///       BOWLINE_TRY_ASSIGN(ImportedModel imported, import_model(from));
+///       for (const std::string& note : imported.report.notes) std::puts(note.c_str());
+///       return imported.model.save_compacted(to).status();
+///     }
+///
+/// **Files are untrusted.** A damaged, malicious or unsupported file is refused with a message that
+/// says where and why. No code of a file runs. The limits are:
+/// - 64 MiB for each JSON file, 256 MiB for tokenizer.json, 1 MiB for adapter_config.json.
+/// - 64 levels of nested JSON or ONNX messages.
+/// - 100 MB for the header of a safetensors file, 4096 safetensors files in a folder.
+/// - 2 GiB for an ONNX file, without its external data. 2^18 nodes of the imported graph.
+/// - Files of a folder must lie in it after all links are followed, or in the blobs of the Hugging
+///   Face cache. External data of an ONNX file must lie in the folder of the file.
+///
+/// **Weights are read on demand.** The model of a Hugging Face folder or a GGUF file reads each
+/// weight from its file when it is needed. Until the model is destroyed, do not change these files.
+/// It is faster to save the model once and to open the saved file later. The model of an ONNX file
+/// has its weights in memory.
+///
+/// **Messages** name options as flags of the command: `--batch-dim` is
+/// OnnxImportOptions::batch_dim, and `--dim` is OnnxImportOptions::dims.
+///
+/// The rules of bowline.h for errors and globals apply. Threads: any thread may call the functions.
+/// One thread at a time may use an imported model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bowline.h"
+
+#pragma GCC visibility push(default)
+
+namespace bowline {
+
+// ----------------------------------------------------------------------------------------- formats
+
+/// The formats of models.
+enum class ImportFormat : uint8_t {
+  hugging_face,  ///< A folder with config.json and safetensors, or of sentence-transformers.
+  gguf,          ///< A GGUF file.
+  onnx,          ///< An ONNX file.
+};
+
+/// Returns the name of a format: "Hugging Face", "GGUF" or "ONNX".
+std::string_view name_of(ImportFormat format);
+
+/// Returns the format of a file or folder. Reads at most 8 bytes.
+///
+/// A folder is hugging_face. A file that begins with "GGUF", or whose name ends in .gguf, is gguf.
+/// Every other file is onnx, because ONNX files have no mark; import_model() checks their content.
+///
+/// Errors:
+/// - bad_argument: the path is empty or contains a NUL character.
+/// - bad_file: the path cannot be read, or it is a Bowline model file. Model::open() opens those.
+Result<ImportFormat> import_format(const std::string& path);
+
+// ----------------------------------------------------------------------------------------- options
+
+/// The task of a text model, which determines its entry points.
+enum class ImportTask : uint8_t {
+  generate,  ///< A decoder that predicts the next token.
+  classify,  ///< An encoder with a classification head.
+  embed,     ///< An encoder whose output is one vector per text.
+};
+
+/// Returns the name of a task, for example "generate".
+std::string_view name_of(ImportTask task);
+
+/// Options for Hugging Face folders and GGUF files.
+struct TextImportOptions {
+  /// The task. Empty: the task of the source. `classify` gives an encoder a new classification head
+  /// if it has none.
+  std::optional<ImportTask> task = {};
+  /// Names of the classes, in order. Empty: the labels of the source. For `classify`.
+  std::vector<std::string> labels = {};
+  /// Dtype of the weights and of the graph: f32, f16 or bf16. Quantized weights stay quantized.
+  /// Empty: each weight keeps its dtype, and the graph has the dtype of most weights.
+  std::optional<DType> dtype = {};
+  /// Dtype of the KV cache: f32, f16, bf16, or i8 with one scale per row of a head. For `generate`.
+  DType kv_dtype = DType::f32;
+  /// Pooling of an encoder: "mean", "cls" or "max". Empty: the pooling of the source, or the mean.
+  std::string pooling = {};
+  bool multi_label = false;    ///< A text can have several labels. For `classify`.
+  double label_smoothing = 0;  ///< Of the classification loss, at least 0 and below 1.
+  /// Pairs of tensors of the source to tie. Their values must be equal.
+  std::vector<std::pair<std::string, std::string>> ties = {};
+  /// Ties all tensors with equal values. A tensor that repeats one value is tied only if all other
+  /// tensors of its layer are tied to one other layer.
+  bool tie_equal = false;
+  /// The loss uses the dropout rates of the config, except the rate of attention weights.
+  bool dropout = false;
+  uint64_t seed = 0;  ///< Random seed of weights that the source lacks.
+  /// Reads only config.json of a folder. The parameters of the model have shapes but no values.
+  bool skeleton = false;
+};
+
+/// Options for ONNX files.
+struct OnnxImportOptions {
+  std::string entry = "forward";  ///< Name of the entry point.
+  /// Sizes of named dimensions of the inputs.
+  std::vector<BoundDim> dims = {};
+  /// Whole shapes of inputs, by input name, for dimensions without a name. -1 marks the axis of the
+  /// dynamic batch. Sizes that the file states must agree.
+  std::map<std::string, std::vector<int64_t>> shapes = {};
+  /// Name of the dynamic batch. Empty: the batch size is fixed. The first axis of an input becomes
+  /// the batch if its size is 1 or not given, and so does every dimension of this name.
+  std::string batch_dim = {};
+  /// Values of inputs that become constants, by input name. One value fills any shape.
+  std::map<std::string, std::vector<double>> given = {};
+  /// Patterns (see model.h) of tensors that are trained, although they look like constants: a
+  /// scalar, or a mask with infinite values.
+  std::vector<std::string> trainable = {};
+  /// Patterns of parameters that are frozen.
+  std::vector<std::string> freeze = {};
+  /// Ties trained matrices with equal values, and merges equal layers into one Repeat.
+  bool tie_equal = false;
+};
+
+/// Options of import_model(). Each format uses one of the two groups. The other group must have its
+/// defaults.
+struct ImportOptions {
+  TextImportOptions text = {};
+  OnnxImportOptions onnx = {};
+};
+
+// ------------------------------------------------------------------------------------------ models
+
+/// How the import used a tensor of a Hugging Face folder or a GGUF file.
+struct ImportedTensor {
+  /// The use.
+  enum class Use : uint8_t {
+    unexpected,  ///< The model has no place for it. import_model() then fails.
+    taken,       ///< It is the value of `parameter`.
+    tied,        ///< `parameter` is tied to another one; `reason` says to which and why.
+    dropped,     ///< The model does not need it; `reason` says why.
+  };
+  std::string name;            ///< The Hugging Face name, also for GGUF.
+  std::string stored;          ///< The type in the file, for example "F16" or "Q4_K".
+  std::vector<int64_t> shape;  ///< Row-major.
+  Use use = Use::unexpected;
+  std::string parameter;  ///< The parameter that has the values. Empty if dropped.
+  std::string reason;
+};
+
+/// Returns the name of a use, for example "taken".
+std::string_view name_of(ImportedTensor::Use use);
+
+/// A weight with values that are NaN or infinite.
+struct NotFiniteTensor {
+  std::string tensor;     ///< Its name.
+  uint64_t values = 0;    ///< Number of values that are NaN or infinite.
+  uint64_t elements = 0;  ///< Number of all values.
+};
+
+/// What import_model() did.
+struct ImportReport {
+  ImportFormat format = ImportFormat::hugging_face;
+  std::optional<ImportTask> task;  ///< Empty for ONNX.
+  /// All tensors of the source. Empty for ONNX and for a skeleton.
+  std::vector<ImportedTensor> tensors;
+  /// Sentences for the user, for example about parts of the source that were left out.
+  std::vector<std::string> notes;
+};
+
+/// The result of import_model().
+struct ImportedModel {
+  /// The model. Its assets contain the tokenizer, the chat template and the config of the source.
+  Model model;
+  ImportReport report;
+  /// Returns the weights with values that are NaN or infinite, among the weights that were read
+  /// from the first to the last byte. After Model::save_compacted() these are all weights. Threads:
+  /// any thread.
+  std::function<std::vector<NotFiniteTensor>()> not_finite;
+};
+
+/// Reads a model of another format. Recognizes the format as import_format() does.
+///
+/// \param path A Hugging Face folder, a GGUF file or an ONNX file.
+///
+/// Time and memory grow with the size of the tables, not of the weights; for ONNX also with the
+/// weights.
+///
+/// Errors: as import_format().
+/// - bad_file: a file is missing, damaged, over a limit, or contradicts another file. The message
+///   names the file and the place.
+/// - unsupported: the architecture, a setting, an operator or a dtype is not supported. The message
+///   names it. A build without protobuf does not support ONNX.
+/// - bad_argument: an option has no effect on the format or on the task.
+/// - bad_argument: a value of an option is not allowed, or a name or pattern matches nothing.
+/// - io_error: a file cannot be read.
+Result<ImportedModel> import_model(const std::string& path, const ImportOptions& options = {});
+
+// ---------------------------------------------------------------------------------------- adapters
+
+/// Adds a LoRA adapter of another format to a model and returns the targets of the adapter.
+///
+/// \param model A model that import_model() made, or the same model, saved and opened again.
+/// \param path A PEFT folder with adapter_config.json and adapter_model.safetensors, or a GGUF
+///   file with general.type "adapter".
+/// \param name The name of the new adapter.
+///
+/// The factors are copied. If the call fails, the model is unchanged. Use save_adapter() to save
+/// the adapter as a Bowline file.
+///
+/// Errors:
+/// - bad_argument: the path is empty or contains a NUL character, or the name is taken.
+/// - bad_file: the path cannot be read, is no adapter, is damaged, or belongs to another model.
+/// - unsupported: a setting is not supported, such as DoRA or a rank per module.
+/// - io_error: a file cannot be read.
+Result<AdapterReport> import_adapter(Model& model, const std::string& path,
+                                     std::string_view name = "lora");
+
+}  // namespace bowline
+
+#pragma GCC visibility pop
