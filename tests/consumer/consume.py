@@ -137,7 +137,7 @@ class Consumer(unittest.TestCase):
         self.assertIn("bowline::import cannot be used: protobuf is not found", re.sub(r"\s+", " ", said.stderr))
 
     def imported(self, program, *words):
-        """Imports with a program of bowline::import. Returns the bytes that it saved and its output."""
+        """Imports with a program of bowline::import. Returns the saved bytes and the output."""
         out = WORK / "imported.bowline"
         out.unlink(missing_ok=True)
         said = run(program, *(out if w is None else w for w in words)).stdout
@@ -165,7 +165,7 @@ class Consumer(unittest.TestCase):
         self.assertRegex(said, "^adapter, [1-9]")
         self.assertEqual(saved, self.commanded(peft, "--base", base))
         (WORK / "adapter.bowline").write_bytes(saved)
-        run(args.import_with, "export", base, "--adapter", WORK / "adapter.bowline", "--to", "gguf", "--out", tuned, "--force")
+        run(args.import_with, "export", base, "--adapter", WORK / "adapter.bowline", "--to", "gguf-lora", "--out", tuned, "--force")
         saved, _ = self.imported(program, "--adapter", tuned, base, None)
         self.assertEqual(saved, self.commanded(tuned, "--base", base))
         absent = run(program, WORK / "absent", WORK / "no.bowline", check=False)
@@ -174,11 +174,11 @@ class Consumer(unittest.TestCase):
 
     @unittest.skipUnless(args.import_with, "the build has no bowline::import")
     def test_import_writes_the_files_of_the_command(self):
-        configure("import", "-DREQUIRED_PARTS=text;import")
-        run("cmake", "--build", WORK / "import", "--target", "import")
-        self.check_imports(WORK / "import/import")
+        configure("build_import", "-DREQUIRED_PARTS=text;import")
+        run("cmake", "--build", WORK / "build_import", "--target", "import")
+        self.check_imports(WORK / "build_import/import")
         wanted = {"libbowline"} if is_shared() else set()
-        self.assertLessEqual(needed(WORK / "import/import"), RUNTIME | TEXT | {"libprotobuf-lite"} | wanted)
+        self.assertLessEqual(needed(WORK / "build_import/import"), RUNTIME | TEXT | {"libprotobuf-lite"} | wanted)
 
     @unittest.skipUnless(args.import_with, "the build has no bowline::import")
     @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")

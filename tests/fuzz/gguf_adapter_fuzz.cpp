@@ -2,6 +2,7 @@
 // and the model stays unchanged, or the adapter runs, is written, read again and removed.
 //
 // An input is a byte (odd: GPT-2; from 128 on: it runs) and the file.
+#include "bowline_import.h"
 #include "fuzz/imported_model.h"
 #include "peft/gguf_adapter.h"
 
@@ -15,7 +16,7 @@ Status write_and_read(const Model& model, Model& again) {
   static const test::Folder folder;
   const std::string path = folder.path("adapter.gguf");
   const Status written = peft::write_gguf_adapter(model, "ad", path).status();
-  return written.ok() ? peft::read_gguf_adapter(again, path, "ad").status() : written;
+  return written.ok() ? import_adapter(again, path, "ad").status() : written;
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const bool passed = test::takes_adapter(
       bases[data[0] & 1], data[0] >= 128,
-      [&](Model& model) { return peft::read_gguf_adapter(model, file.path(), "ad").status(); },
+      [&](Model& model) { return import_adapter(model, file.path(), "ad").status(); },
       write_and_read);
   reached_the_end = reached_the_end || passed;
   return 0;

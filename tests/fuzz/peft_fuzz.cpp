@@ -4,6 +4,7 @@
 //
 // An input is a byte (seven bits modulo 3: the model; the eighth: it runs), the length of the
 // config (two bytes, little endian), the config, and the file.
+#include "bowline_import.h"
 #include "fuzz/imported_model.h"
 #include "peft/adapter.h"
 
@@ -26,7 +27,7 @@ Status write_and_read(const Model& model, Model& again, const test::Folder& fold
     }
     folder.write(file.name, bytes);
   }
-  return peft::read_adapter(again, folder.path(), "ad").status();
+  return import_adapter(again, folder.path(), "ad").status();
 }
 
 }  // namespace
@@ -45,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   folder.write("adapter_model.safetensors", bytes.subspan(3 + length));
   const bool passed = test::takes_adapter(
       bases[data[0] % 128 % 3], data[0] >= 128,
-      [&](Model& model) { return peft::read_adapter(model, folder.path(), "ad").status(); },
+      [&](Model& model) { return import_adapter(model, folder.path(), "ad").status(); },
       [&](const Model& model, Model& again) { return write_and_read(model, again, folder); });
   reached_the_end = reached_the_end || passed;
   return 0;

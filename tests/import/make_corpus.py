@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Makes tests/fuzz/corpus/safetensors: the smallest models of every architecture.
+"""Makes tests/fuzz/corpus/safetensors: the smallest models of every architecture, and from them and
+other fixtures tests/fuzz/corpus/import.
 
-The files have the input format of safetensors_fuzz.cpp.
+The files have the input formats of safetensors_fuzz.cpp and import_fuzz.cpp.
 """
 
 import json
 import pathlib
 import struct
 
-FOLDER = pathlib.Path(__file__).resolve().parent.parent / "fuzz" / "corpus" / "safetensors"
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = TESTS / "fuzz/corpus/safetensors"
+IMPORT = TESTS / "fuzz/corpus/import"
 W, V, F, P = 4, 3, 2, 8  # width, vocabulary, feed-forward, positions
 
 ENCODER = {"hidden_size": W, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": F, "vocab_size": V,
@@ -100,6 +103,19 @@ MODELS = {
     "gemma2": ({"model_type": "gemma2", **LLAMA, "head_dim": 2, "sliding_window": 1, "layer_types": ["sliding_attention"]}, gemma2(), "BF16"),
     "gpt2": ({"model_type": "gpt2", "n_embd": W, "n_layer": 1, "n_head": 2, "n_inner": F, "vocab_size": V, "n_positions": P}, gpt2(), "F32"),
 }
+# The vocabulary of 3 tokens.
+TOKENIZER = {"model": {"type": "WordLevel", "vocab": {"knot": 0, "rope": 1, "<unk>": 2}, "unk_token": "<unk>"}}
+
+
+def make_import_corpus():
+    IMPORT.mkdir(parents=True, exist_ok=True)
+    tokenizer = json.dumps(TOKENIZER).encode()
+    for name, model, bits in (("llama", "llama", 1), ("llama_skeleton", "llama", 1 | 8 | 16), ("bert_classes", "bert", 1 | 2 | 4)):
+        data = (FOLDER / model).read_bytes()
+        config, rest = data[2:2 + data[0] + 256 * data[1]], data[2 + data[0] + 256 * data[1]:]
+        (IMPORT / name).write_bytes(bytes([bits]) + struct.pack("<HH", len(config), len(tokenizer)) + config + tokenizer + rest)
+    (IMPORT / "gguf").write_bytes(b"\2" + (TESTS / "gguf/data/llama_q4_0.gguf").read_bytes())
+    (IMPORT / "onnx").write_bytes(b"\x22" + (TESTS / "onnx/batch/test_shapes/model.onnx").read_bytes())
 
 
 def main():
@@ -115,6 +131,7 @@ def main():
             data += bytes((7 * len(data) + 13 * i) % 60 for i in range(size))
         text, head = json.dumps(config).encode(), json.dumps(header, separators=(",", ":")).encode()
         (FOLDER / name).write_bytes(struct.pack("<H", len(text)) + text + struct.pack("<Q", len(head)) + head + bytes(data))
+    make_import_corpus()
 
 
 if __name__ == "__main__":

@@ -133,8 +133,12 @@ foreach(bowline_part text import)
 endforeach()
 " @ONLY)
   write_basic_package_version_file("${made}/bowlineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+  set(import_parts "")
+  if(BOWLINE_IMPORT)
+    set(import_parts bowline_gguf bowline_import bowline_onnx bowline_import_api)
+  endif()
   bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text bowline_c
-    bowline_gguf bowline_import bowline_onnx bowline_import_api)
+    ${import_parts})
   bowline_install_run(${component} operators.py "${excluded}" --root "${PROJECT_SOURCE_DIR}" --out "${made}/operators.md")
   bowline_install_run(${component} notices.py "${excluded}" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
     --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices.txt")
@@ -162,7 +166,7 @@ endforeach()
     install(EXPORT ${component}_text NAMESPACE bowline:: FILE bowlineTextTargets.cmake DESTINATION "${folder}"
       COMPONENT ${component} ${excluded})
   endif()
-  if(TARGET bowline_import_library)
+  if(BOWLINE_IMPORT)  # tests add the readers without it
     set(import_requires "bowline-text = ${PROJECT_VERSION}")
     if(needs_protobuf)
       string(APPEND import_requires " protobuf-lite")
