@@ -27,6 +27,7 @@ NB_MODULE(_bowline, module) {
   add_devices(module);
   add_models(module);
   add_graphs(module);
+  add_imports(module);
   add_sessions(module);
   add_trainers(module);
   add_text(module);

@@ -101,6 +101,7 @@ std::vector<StepScalar> scalars_of(const nb::dict& scalars, std::vector<std::str
 void add_devices(nb::module_& module);
 void add_models(nb::module_& module);
 void add_graphs(nb::module_& module);
+void add_imports(nb::module_& module);
 void add_sessions(nb::module_& module);
 void add_trainers(nb::module_& module);
 void add_text(nb::module_& module);

@@ -125,6 +125,12 @@ TEST(ImportModel, OptionsChangeTheModel) {
   }
 }
 
+#ifdef BOWLINE_NO_ONNX
+constexpr bool kHasOnnx = false;
+#else
+constexpr bool kHasOnnx = true;
+#endif
+
 // The message of a failed import of `path`. Empty: it did not fail with bad_argument.
 std::string refusal(const std::string& path, const ImportOptions& options) {
   const auto imported = import_model(path, options);
@@ -172,6 +178,10 @@ TEST(ImportModel, AValueOutOfRangeIsRefused) {
       {kOnnx, onnx({.given = {{"nothing", {1}}}}), "no input \"nothing\""},
   };
   for (const auto& [path, options, part] : wrong) {
+    const bool reads = options.onnx.dims.empty() || options.onnx.dims[0].value > 0;
+    if (path == kOnnx && reads && !kHasOnnx) {
+      continue;  // the file is read before the option is found to be wrong
+    }
     EXPECT_NE(refusal(path, options).find(part), std::string::npos)
         << part << ": " << import_model(path, options).status().message();
   }
@@ -186,8 +196,8 @@ TEST(ImportModel, DamagedSourcesAreRefused) {
   expect_refused(import_model(place.write("half.gguf", gguf.substr(0, gguf.size() / 2))),
                  Code::bad_file, {"half.gguf"});
   expect_refused(import_model(place.write("empty.gguf", "")), Code::io_error, {"is empty"});
-  expect_refused(import_model(place.write("text.onnx", "This is no model.")), Code::bad_file,
-                 {"text.onnx"});
+  expect_refused(import_model(place.write("text.onnx", "This is no model.")),
+                 kHasOnnx ? Code::bad_file : Code::unsupported, {kHasOnnx ? "text.onnx" : "ONNX"});
   const FolderCopy folder("llama");
   const std::string weights = folder.text("model.safetensors");
   folder.write("model.safetensors", weights.substr(0, weights.size() - 4));
@@ -202,10 +212,16 @@ TEST(ImportModel, AFileOverItsLimitIsRefusedWithoutReadingIt) {
   const Place place;
   const std::string large = place.write("large.onnx", "x");
   fs::resize_file(large, uint64_t{1} << 31);
-  expect_refused(import_model(large), Code::bad_file, {"2147483648", "at most"});
+  if (kHasOnnx) {
+    expect_refused(import_model(large), Code::bad_file, {"2147483648", "at most"});
+  }
 }
 
 TEST(ImportModel, AnOnnxFileBecomesAnEntryPoint) {
+  if (!kHasOnnx) {
+    expect_refused(import_model(kOnnx), Code::unsupported, {"no reader of ONNX", "protobuf"});
+    return;
+  }
   const auto imported =
       import_model(kOnnx, {.onnx = {.entry = "main", .dims = {{"batch", 2}}, .freeze = {"*"}}});
   ASSERT_TRUE(imported.ok()) << imported.status().message();

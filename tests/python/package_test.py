@@ -14,6 +14,7 @@ import bowline
 import numpy
 
 BATCH = 8
+TESTS = pathlib.Path(__file__).resolve().parent.parent
 
 
 def build(tied=False):
@@ -50,6 +51,10 @@ def reference(model, x):
 class Package(unittest.TestCase):
     def setUp(self):
         self.device = bowline.Device("cpu", threads=1)
+
+    def moved(self, model):
+        model.to(self.device)
+        return self.device
 
     def trained(self, model, steps=40, **options):
         model.to(self.device)
@@ -234,6 +239,29 @@ class Package(unittest.TestCase):
         model.cast("bf16")
         self.assertEqual(model["first"].dtype, numpy.float32)
         numpy.testing.assert_allclose(model["first"], expected, rtol=2**-8)
+
+    def test_imports(self):
+        if "Not in this package" in bowline.import_model.__doc__:
+            self.skipTest("built with BOWLINE_IMPORT=OFF")
+        folder = TESTS / "import/fixtures/llama"
+        imported = bowline.import_model(str(folder), dtype="f32")
+        self.assertEqual((imported.report["format"], imported.report["task"]), ("Hugging Face", "generate"))
+        self.assertEqual({t["use"] for t in imported.report["tensors"]}, {"taken"})
+        session = bowline.Session(imported.model, self.moved(imported.model), "forward", {"batch": 1, "seq": 3})
+        logits = session.run({"tokens": numpy.array([[0, 2, 1]], numpy.int32)})["logits"]
+        self.assertTrue(numpy.isfinite(logits).all())
+        self.assertEqual(imported.not_finite(), [])
+        try:
+            onnx = bowline.import_model(str(TESTS / "onnx/fixtures/shared.onnx"), dims={"batch": 2}, entry="main", tie_equal=True)
+            self.assertEqual((onnx.report["format"], onnx.report["task"], onnx.report["tensors"]), ("ONNX", None, []))
+        except bowline.Error as error:
+            self.assertIn("has no reader of ONNX", str(error))
+        base = bowline.import_model(str(TESTS / "peft/fixtures/llama")).model
+        self.assertTrue(bowline.import_adapter(base, str(TESTS / "peft/fixtures/llama_qv"), "mine")["targets"])
+        self.assertEqual(base.adapters, ["mine"])
+        self.assert_fails("bad_file", "cannot be read", lambda: bowline.import_model("absent"))
+        self.assert_fails("bad_argument", "--entry has no effect", lambda: bowline.import_model(str(folder), entry="main"))
+        self.assert_fails("bad_argument", "no task", lambda: bowline.import_model(str(folder), task="sing"))
 
 
 if __name__ == "__main__":

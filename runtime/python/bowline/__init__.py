@@ -29,6 +29,8 @@ from bowline._bowline import (
     Trainer,
     Value,
     devices,
+    import_adapter,
+    import_model,
     optimizers,
     version,
 )
@@ -48,6 +50,8 @@ __all__ = [
     "Trainer",
     "Value",
     "devices",
+    "import_adapter",
+    "import_model",
     "optimizers",
     "version",
 ]
