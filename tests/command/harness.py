@@ -24,6 +24,8 @@ PATIENCE = 10 if SANITIZED else 1
 OK, FAILED, USAGE, BAD_FILE, BAD_DEVICE, RESTART, INTERRUPTED = 0, 1, 2, 3, 4, 75, 130
 TINY = ["--layers", "2", "--channels", "16", "--heads", "2"]
 PEFT = pathlib.Path(__file__).resolve().parents[1] / "peft/fixtures"
+# Tests with a new BOWLINE_CACHE share the compiled shaders of the software driver.
+os.environ.setdefault("MESA_SHADER_CACHE_DIR", str(pathlib.Path.home() / ".cache"))
 WORDS = "the a knot rope that holds under load is moved again and can be untied on purpose".split()
 
 

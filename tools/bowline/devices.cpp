@@ -24,7 +24,7 @@ struct DevicesOptions {
 // Opening a device runs its self test.
 Result<Device> open_tested(const std::string& name) {
   DeviceOptions options;
-  options.cache_folder = pipeline_cache_folder();
+  options.cache_folder = prepare_cache_folder();
   return Device::open(name, options);
 }
 
@@ -41,6 +41,7 @@ void add_self_test(DeviceInfo* info) {
 }
 
 Result<int> list(const DevicesOptions& o) {
+  prepare_cache_folder();
   std::vector<DeviceInfo> devices = Device::list();
   if (!o.all) {
     std::erase_if(devices, [](const DeviceInfo& d) { return d.for_tests; });

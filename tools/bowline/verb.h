@@ -88,8 +88,9 @@ Result<Device> open_device(const DeviceFlags& flags);
 inline Result<Device> open_device(const std::string& name) {
   return open_device(DeviceFlags{.name = name});
 }
-// Returns the folder for compiled pipelines: $BOWLINE_CACHE, else the user's cache folder. Empty:
-// pipelines are not cached.
-std::string pipeline_cache_folder();
+// Makes and returns the folder for compiled pipelines: $BOWLINE_CACHE, else the user's cache
+// folder. If it is empty, nothing is cached. The shader cache of Mesa's drivers is in the folder,
+// too. Call this before the library looks for devices.
+std::string prepare_cache_folder();
 
 }  // namespace bowline::command

@@ -118,6 +118,7 @@ Result<int> run(const ConformOptions& o) {
       setenv(variable, o.variant.c_str(), 1);  // before a device is opened
     }
   }
+  prepare_cache_folder();
   nlohmann::json rows = nlohmann::json::array();
   bool ok = true;
   uint64_t cases = 0;

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <sstream>
+#include <system_error>
 
 #include "base/nearest.h"
 
@@ -130,12 +133,26 @@ std::string device_remedy(const std::string& name, Code code) {
                                      : "");
 }
 
+// Returns an empty text if there is no folder.
+std::string cache_folder() {
+  const char* set = std::getenv("BOWLINE_CACHE");
+  if (set != nullptr) {
+    return set;
+  }
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') {
+    return std::string(cache) + "/bowline";
+  }
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/bowline" : "";
+}
+
 }  // namespace
 
 Result<Device> open_device(const DeviceFlags& flags) {
   DeviceOptions options;
   options.threads = flags.threads;
-  options.cache_folder = pipeline_cache_folder();
+  options.cache_folder = prepare_cache_folder();
   options.memory_budget = flags.memory_budget;
   options.matmul_precision =
       flags.matmul_precision == "tf32" ? MatmulPrecision::tf32 : MatmulPrecision::f32;
@@ -150,17 +167,20 @@ Result<Device> open_device(const DeviceFlags& flags) {
   return std::move(device).status().at(remedy).as(Code::unsupported);
 }
 
-std::string pipeline_cache_folder() {
-  const char* set = std::getenv("BOWLINE_CACHE");
-  if (set != nullptr) {
-    return set;
+std::string prepare_cache_folder() {
+  const std::string folder = cache_folder();
+  std::error_code error = std::make_error_code(std::errc::no_such_file_or_directory);
+  if (!folder.empty()) {
+    std::filesystem::create_directories(folder, error);
   }
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') {
-    return std::string(cache) + "/bowline";
+  // Without these variables, Mesa asks the C library for the home folder of the user, which may
+  // open a socket.
+  if (error) {
+    setenv("MESA_SHADER_CACHE_DISABLE", "true", 0);
+  } else {
+    setenv("MESA_SHADER_CACHE_DIR", folder.c_str(), 0);
   }
-  const char* home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/bowline" : "";
+  return folder;
 }
 
 }  // namespace bowline::command
