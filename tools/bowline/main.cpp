@@ -9,6 +9,7 @@ namespace {
 // conform is a separate program in tools/conform, because it contains reference implementations and
 // test devices.
 constexpr const char* kConform = "conform";
+constexpr const char* kLicences = "--licences";
 constexpr const char* kFooter = R"(From a GGUF file, or a Hugging Face folder, to a tuned model:
     bowline import model.gguf --out lm.bowline
     bowline finetune lm.bowline --data notes.txt --lora-rank 8 --out my.bowline
@@ -30,12 +31,18 @@ int run(std::vector<std::string> words) {
     words.erase(words.begin());
     words.emplace_back("--help");
   }
+  if (!words.empty() && words[0] == "--licenses") {
+    words[0] = kLicences;
+  }
   if (!words.empty() && words[0] == kConform) {
     words.erase(words.begin());
     return fail(start_beside("bowline-conform", std::move(words)));
   }
   CLI::App app{"Runs, fine-tunes and checks neural networks on CPUs and GPUs.", "bowline"};
   app.set_version_flag("-v,--version", "bowline " + build_text());
+  app.add_flag_callback(
+      kLicences, [] { throw CLI::CallForVersion(licences(), 0); },
+      "Show the licences of Bowline and of the software in it");
   app.formatter(std::make_shared<HelpFormatter>());
   app.footer(kFooter);
   app.require_subcommand(1);

@@ -1,6 +1,7 @@
 # cmake --install: the library with its headers; bowline::text, bowline::import and bowline::c where
-# they are built; find_package(bowline CONFIG), pkg-config files, the operator reference and the
-# notices of third parties; the command with its man pages and completion; and bowline-conform.
+# they are built; find_package(bowline CONFIG), pkg-config files, the operator reference, the
+# notices of third parties and the bill of materials; the command with its man pages and completion;
+# and bowline-conform.
 include_guard(GLOBAL)  # tests/consumer includes this file, too, for its second variant of the library
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -141,7 +142,8 @@ endforeach()
     ${import_parts})
   bowline_install_run(${component} operators.py "${excluded}" --root "${PROJECT_SOURCE_DIR}" --out "${made}/operators.md")
   bowline_install_run(${component} notices.py "${excluded}" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
-    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices.txt")
+    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices.txt"
+    --uses "${BOWLINE_LICENCES}/uses.txt")
 
   install(TARGETS ${target} EXPORT ${component} COMPONENT ${component} ${excluded}
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
@@ -152,7 +154,8 @@ endforeach()
   bowline_install_files("${folder}" "${made}/bowlineConfig.cmake" "${made}/bowlineConfigVersion.cmake")
   bowline_install_files("${CMAKE_INSTALL_LIBDIR}/pkgconfig" "${made}/bowline.pc")
   bowline_install_files("${CMAKE_INSTALL_DATADIR}/bowline" "${PROJECT_SOURCE_DIR}/schemas/ops.fbs" "${BOWLINE_INSTALL_SCRIPTS}/tsan.supp")
-  bowline_install_files("${CMAKE_INSTALL_DOCDIR}" "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/operators.md" "${made}/third-party-notices.txt")
+  bowline_install_files("${CMAKE_INSTALL_DOCDIR}" "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/operators.md" "${made}/third-party-notices.txt"
+    "${BOWLINE_LICENCES}/bowline.spdx.json")
   install(EXPORT ${component} NAMESPACE bowline:: FILE bowlineTargets.cmake DESTINATION "${folder}"
     COMPONENT ${component} ${excluded})
   if(TARGET bowline_text)
@@ -200,14 +203,19 @@ endfunction()
 function(bowline_install_program target manual)
   string(REGEX REPLACE "^bowline_" "" name "${target}")
   set(made "${PROJECT_BINARY_DIR}/package/${name}")
+  set(uses "")
+  if(target STREQUAL bowline_command)
+    set(uses --uses "${BOWLINE_LICENCES}/uses.txt")
+  endif()
   bowline_list_objects("${made}/objects" bowline_base bowline_runtime ${target} bowline_program ${ARGN})
   bowline_install_run(${target} manual.py "" ${manual} --version "${PROJECT_VERSION}" --man "${made}/man"
     --conform "$<TARGET_FILE:bowline_conform>" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
   bowline_install_run(${target} notices.py "" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
-    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices-${name}.txt")
+    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices-${name}.txt" ${uses})
   install(TARGETS ${target} COMPONENT ${target})
   install(DIRECTORY "${made}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT ${target})
-  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/third-party-notices-${name}.txt" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/third-party-notices-${name}.txt" "${BOWLINE_LICENCES}/bowline.spdx.json"
+    DESTINATION "${CMAKE_INSTALL_DOCDIR}"
     COMPONENT ${target})
 endfunction()
 

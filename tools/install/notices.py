@@ -5,9 +5,11 @@ The headers that the objects include and the static libraries among them determi
 headers of the compiler are excluded, because their licences have no conditions for programs.
 
 usage: notices.py --build DIR --source DIR --objects FILE... --compiler FILE --out FILE
+                  [--uses FILE]
 
-Each line of --objects is an object or a static library. The licence texts come from the packages of
-Debian. For a file without package the output has its path.
+Each line of --objects is an object or a static library. If --uses (see licences.py) lacks one of
+the packages, the script fails. The licence texts come from the packages of Debian. For a file
+without package the output has its path.
 """
 
 import argparse
@@ -15,6 +17,9 @@ import pathlib
 import re
 import subprocess
 import sys
+
+sys.dont_write_bytecode = True  # leaves nothing in the source tree
+import licences  # noqa: E402
 
 SYSTEM = "#include <bits/stdc++.h>\n#include <fcntl.h>\n#include <linux/futex.h>\n#include <pthread.h>\n#include <unistd.h>\n"
 COMMON = re.compile(r"/usr/share/common-licenses/[\w.+-]*\w")
@@ -65,6 +70,7 @@ def main():
     parser.add_argument("--objects", type=pathlib.Path, nargs="+", required=True)
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--uses", type=pathlib.Path)
     args = parser.parse_args()
     build, source = args.build.resolve(), args.source.resolve()
     listed = [pathlib.Path(line.strip('"')) for f in args.objects for line in f.read_text().splitlines() if line]
@@ -81,6 +87,12 @@ def main():
     system = {h for h in output(args.compiler, "-std=c++20", "-x", "c++", "-M", "-", text=SYSTEM).replace("\\\n", " ").split()[1:]}
     own = set(packages_of({pathlib.Path(h).resolve() for h in system if h.startswith("/")})) - {""}
     found = packages_of(outside | archives)
+    if args.uses:
+        listed = {use.package for use in licences.read_uses(args.uses)}
+        missing = sorted(set(found) - own - {""} - listed)
+        if missing:
+            sys.exit(f"`bowline --licences` would not list what is compiled in: {', '.join(missing)}. "
+                     "Call bowline_uses() where CMake finds it (tools/cmake/licences.cmake).")
     common = set()
     parts = ["Third-party code that is compiled into Bowline, with the licences from the packages of Debian.\n"]
     parts += [notice(package, common) for package in sorted(set(found) - own - {""})]
