@@ -77,6 +77,7 @@
 #include "bowline/model.h"
 #include "bowline/optimizer.h"
 #include "bowline/placement.h"
+#include "bowline/processes.h"
 #include "bowline/quantize.h"
 #include "bowline/session.h"
 #include "bowline/status.h"

@@ -58,8 +58,10 @@ Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batche
         batches.size(), k);
     BOWLINE_TRY(s.weigh_all(batches));
     std::optional<StepReport> report;
-    for (uint32_t i = s.accumulated(); i < k; ++i) {
-      BOWLINE_TRY_ASSIGN(report, s.micro_step(batches[i]));
+    while (!report) {
+      const uint64_t mine = uint64_t{s.accumulated()} + s.place().rank;
+      BOWLINE_TRY_ASSIGN(report,
+                         s.micro_step(mine < k ? batches[mine] : std::span<const Tensor>()));
     }
     return *report;
   });

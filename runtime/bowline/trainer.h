@@ -30,6 +30,7 @@
 #include "bowline/device.h"
 #include "bowline/model.h"
 #include "bowline/optimizer.h"
+#include "bowline/processes.h"
 #include "bowline/session.h"
 #include "bowline/status.h"
 #include "bowline/tensor.h"
@@ -80,6 +81,16 @@ struct TrainPrecision {
   uint32_t growth_interval = 2000;  ///< Finite steps in a row that double a dynamic scale.
 };
 
+/// How the gradients of the micro-batches of a step are summed.
+enum class GradientSum : uint8_t {
+  /// Kernels add to the gradients of earlier micro-batches. This needs the least memory and time.
+  in_place,
+  /// The gradient of each micro-batch is computed alone and then added, in the order of the
+  /// micro-batches. So a step has the same bits with every number of processes. The sum is in host
+  /// memory. Each micro-batch copies the gradients from the device.
+  by_micro_batch,
+};
+
 /// Options of a Trainer.
 struct TrainOptions {
   std::string entry_point = "loss";  ///< The entry point to train.
@@ -103,6 +114,9 @@ struct TrainOptions {
   /// Terms that mix the samples of a batch, such as BatchNorm statistics, are computed separately
   /// for each micro-batch.
   uint32_t accumulation = 1;
+  GradientSum gradient_sum = GradientSum::in_place;  ///< Order of the sum over micro-batches.
+  /// (optional) The processes that share the micro-batches of each step; see Trainer.
+  std::shared_ptr<ProcessGroup> processes;
   uint64_t seed = 0;                  ///< Seed of dropout.
   Budget budget = Budget::of_plan();  ///< Limits for each plan; see Budget.
   /// The first group that matches a parameter applies. Trainer::create() fails if two parameters of
@@ -187,6 +201,13 @@ using GradientHook = std::function<Status(const GradientInfo& of, std::span<floa
 /// The entry point may write BatchNorm running statistics, but no other state. The statistics are
 /// updated once per micro-batch. If a step fails, is skipped or is restarted, they are restored to
 /// their values from before the step.
+///
+/// With TrainOptions::processes, several processes train one model. All processes make the same
+/// calls of create(), micro_step(), save() and resume(). One call of micro_step() is a *round*:
+/// process r trains with micro-batch accumulated() + r of the step, or with an empty batch if the
+/// step has fewer micro-batches. Then the processes sum their gradients, so that all have the same
+/// weights after the step. Moments and masters of a storage are only in one process, its *owner*.
+/// An error in one process is returned in all. It discards the unfinished step.
 class Trainer {
  public:
   /// \name Creating
@@ -205,6 +226,7 @@ class Trainer {
   /// - bad_argument: an operator between a trainable storage and the loss has no gradient.
   /// - bad_argument: the model has no training state for TrainStart::from_checkpoint.
   /// - bad_argument: two sets of dimensions have inputs of the same shapes.
+  /// - bad_argument: the processes have different models, options or versions of Bowline.
   /// - unsupported: the device cannot run a node, or the entry point writes unsupported state.
   /// - out_of_memory, over_budget: storages and plans do not fit, even with recomputation.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
@@ -221,6 +243,8 @@ class Trainer {
   ///
   /// If the step has finished micro-batches already, step() starts after them. So a failed call can
   /// be made again with the same batches. step() calls add_loss_weights() if needed.
+  ///
+  /// With several processes, `batches` contains the micro-batches of all of them.
   ///
   /// Errors: as micro_step().
   Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
@@ -242,7 +266,8 @@ class Trainer {
   /// - index_out_of_range: an index or label is out of range. The unfinished step is discarded.
   /// - non_finite: see TrainOptions::on_nonfinite and max_nonfinite_in_row.
   /// - cancelled: cancel() was called.
-  /// - device_lost: open the device again and resume from a checkpoint.
+  /// - device_lost: open the device again and resume from a checkpoint. Or another process does not
+  ///   answer: end this process.
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
                                                std::span<const Tensor> overrides = {});
 
@@ -318,6 +343,8 @@ class Trainer {
   Status rollback();
 
   /// Writes a checkpoint atomically: the model, its training state, and the position `data`.
+  ///
+  /// With several processes, process 0 writes the file. Another number of processes can resume it.
   Status save(const std::string& path, const Progress& data) const;
 
   /// Verifies a checkpoint of the same model and options, then continues from it.

@@ -144,8 +144,13 @@ Status check_counterparts(const Table& saved, const Table& live) {
 }  // namespace
 
 Status TrainerState::save(const std::string& path, const Progress& data, FileSystem& files) {
-  BOWLINE_TRY(require_state("save()"));
-  BOWLINE_TRY(masters_.fill(model_->table));
+  const auto gather = [&]() -> Result<Table> {
+    BOWLINE_TRY(require_state("save()"));
+    BOWLINE_TRY(masters_.fill(model_->table));
+    BOWLINE_TRY(state_.micro_step > 0 && sums_on_host() ? gather_sums() : Status());
+    return gather_rows();
+  };
+  BOWLINE_TRY_ASSIGN(Table whole, gather());
   model::TrainingState t;
   t.step = state_.step;
   t.applied_steps = state_.applied;
@@ -165,7 +170,13 @@ Status TrainerState::save(const std::string& path, const Progress& data, FileSys
   t.config = data.config;
   t.versions.emplace_back("bowline", version());
   t.versions.emplace_back("device", device_text(*home()));
-  return graph::save_model(*model_, path, &t, files);
+  if (place_.rank != 0) {
+    return agree(options_.processes.get(), {});
+  }
+  std::swap(model_->table, whole);
+  const Status saved = graph::save_model(*model_, path, &t, files);
+  std::swap(model_->table, whole);
+  return agree(options_.processes.get(), saved);
 }
 
 Status TrainerState::check_record(const model::TrainingState& t, bool same_run, bool extend) const {
@@ -220,7 +231,8 @@ Status TrainerState::adopt(Table& staged, Position& position) const {
   // The moments stay in their file until all plans are made.
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
     const Role role = staged.storages[tie].role;
-    if (role == Role::gradient) {
+    if (role == Role::gradient ||
+        (params::is_training(role) && !owns(static_cast<uint32_t>(staged.storages[tie].owner)))) {
       staged.make_empty(tie);
     }
   }
@@ -256,6 +268,13 @@ Progress progress_of(const model::TrainingState& t, const device::OpenDevice& de
 
 Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptions& options,
                                       FileSystem& files) {
+  Result<Progress> resumed = resume_here(path, options, files);
+  BOWLINE_TRY(agree(options_.processes.get(), resumed.status()));
+  return resumed;
+}
+
+Result<Progress> TrainerState::resume_here(const std::string& path, const ResumeOptions& options,
+                                           FileSystem& files) {
   BOWLINE_TRY(params::require_idle(model_->users.busy(), "resume()"));
   BOWLINE_TRY_ASSIGN(const auto verified, model::VerifiedFile::open(path, files));
   // Verify every checksum before anything is used.
@@ -285,6 +304,7 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   }
   BOWLINE_TRY(prepare());
   BOWLINE_TRY(write_rows(saved->table, t->micro_step > 0));
+  BOWLINE_TRY(t->micro_step > 0 && sums_on_host() ? take_sums() : Status());
   // Older files have no loss weights. They added the gradients of micro-batches unweighted.
   position.weights.resize(position.losses.size(), prepared_.weight_unit);
   // From here on nothing can fail.
@@ -300,7 +320,8 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
   Table staged = model_->table;
   // Also adds the rows of storages that are frozen now, in case they are thawed later.
   for (const Storage& row : saved.storages) {
-    if (row.role != Role::gradient && params::is_training(row.role) && !row.empty) {
+    const bool is_kept = row.role != Role::gradient && params::is_training(row.role) && !row.empty;
+    if (is_kept && owns(static_cast<uint32_t>(row.owner))) {
       add_row(staged, static_cast<uint32_t>(row.owner), row.role, row.slot, row.shape);
     }
   }

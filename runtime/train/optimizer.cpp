@@ -6,6 +6,7 @@
 #include "graph/infer.h"
 #include "params/home.h"
 #include "train/options.h"
+#include "train/together.h"
 
 namespace bowline::detail::train {
 namespace {
@@ -215,11 +216,13 @@ void add_row(params::Table& table, uint32_t owner, Role role, uint32_t slot, con
   table.add(std::move(row));
 }
 
-void add_rows(params::Table& table, const Optimizer& optimizer) {
+void add_rows(params::Table& table, const TrainOptions& options) {
   for (const uint32_t tie : trained(table)) {
     add_row(table, tie, Role::gradient, 0, table.storages[tie].shape);
+  }
+  for (const uint32_t tie : owned_here(table, options)) {
     uint32_t slot = 0;
-    for (const Moment& moment : moments(optimizer, table.storages[tie].shape)) {
+    for (const Moment& moment : moments(options.optimizer, table.storages[tie].shape)) {
       add_row(table, tie, Role::moment, slot++, moment.shape);
     }
     if (has_master(table.storages[tie])) {
@@ -265,7 +268,7 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
   add_copies(training, table, copies);
   const std::vector<uint32_t> all = trained(table);
   std::map<Group, std::vector<uint32_t>, std::greater<>> groups;
-  for (const uint32_t tie : all) {
+  for (const uint32_t tie : owned_here(table, options)) {
     BOWLINE_TRY_ASSIGN(const UpdateRule rule, rule_of(tie, table, options));
     const size_t kept = moments(options.optimizer, table.storages[tie].shape).size();
     const auto copy = copies.find(tie);

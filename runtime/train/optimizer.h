@@ -20,8 +20,9 @@ struct Moment {
 // Returns the moments that the optimizer keeps for a weight of this shape.
 std::vector<Moment> moments(const Optimizer& optimizer, const Shape& weight);
 
-// Adds the missing rows of gradients, moments and masters. They get memory in place_waiting().
-void add_rows(params::Table& table, const Optimizer& optimizer);
+// Adds the missing rows of gradients, and those of moments and masters of the storages that this
+// process owns. They get memory in place_waiting().
+void add_rows(params::Table& table, const TrainOptions& options);
 // Adds one such row, unless the table has it already.
 void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t slot,
              const Shape& shape);
@@ -35,8 +36,9 @@ Status place_waiting(params::Table& table);
 // Returns the graph of the update segment: clipping, and one optimizer node per group of storages
 // with equal rules. The number of nodes does not depend on the number of storages. An optimizer
 // also writes the 16-bit weights of f32 masters, and the 16-bit copies of f32 weights that
-// `training` reads. The input is the loss, which is checked for a non-finite value. There are no
-// outputs: the gradient norm and flags are per-step scalars.
+// `training` reads. It updates only the storages that this process owns. The input is the loss,
+// which is checked for a non-finite value. There are no outputs: the gradient norm and flags are
+// per-step scalars.
 Result<graph::BoundGraph> update_graph(const params::Table& table, const TrainOptions& options,
                                        const graph::BoundGraph& training);
 

@@ -135,6 +135,9 @@ RunSettings run_settings(const TrainOptions& o) {
   }
   s.emplace_back("clip_norm", format("{}", o.clip_norm));
   s.emplace_back("accumulation", format("{}", o.accumulation));
+  // "none" is also the value for checkpoints of versions without this setting.
+  const bool apart = o.accumulation > 1 && o.gradient_sum == GradientSum::by_micro_batch;
+  s.emplace_back("gradient_sum", apart ? "by_micro_batch" : "none");
   s.emplace_back("seed", format("{}", o.seed));
   s.emplace_back("entry_point", o.entry_point);
   s.emplace_back("loss", o.loss);

@@ -16,6 +16,7 @@ class RunningStates {
   // Finds the running statistics that the accumulate segment writes.
   RunningStates(const plan::Plan& accumulate, const params::Table& table);
 
+  bool empty() const { return states_.empty(); }
   // Call it before a micro-batch. The first call in a step copies the values to the host.
   Status keep(const params::Table& table, bool inside_step);
   // Writes the kept values to the storages. After a failure, some storages may be written.

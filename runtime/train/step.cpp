@@ -152,6 +152,12 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
                     "Call micro_step() with that batch again.");
     return read_back(batch);
   }
+  if (sums_on_host()) {
+    BOWLINE_REQUIRE(overrides.empty(),
+                    "micro_step() cannot use overrides here: TrainOptions::gradient_sum is "
+                    "by_micro_batch, or several processes train the model. Omit the overrides.");
+    return round(batch);
+  }
   BOWLINE_TRY(require_state("micro_step()"));
   BOWLINE_TRY(prepare());
   if (cancelled_.exchange(false)) {
@@ -292,8 +298,9 @@ Result<std::vector<float>> TrainerState::mean_factors(std::span<const Tensor> ba
     return out;
   }
   const bool all = weighed_.size() == options_.accumulation;
+  const uint32_t position = state_.micro_step + place_.rank;
   BOWLINE_REQUIRE(
-      all && weighed_[state_.micro_step].batch == hash_of(batch),
+      all && weighed_[position].batch == hash_of(batch),
       "The loss adds means that are divided by different sums, and {}. Call step() with "
       "all {} micro-batches of the step, or add_loss_weights() with each of them in their order "
       "before the first micro_step().",
@@ -305,7 +312,7 @@ Result<std::vector<float>> TrainerState::mean_factors(std::span<const Tensor> ba
     for (const Weighed& w : weighed_) {
       sum += w.weights[mean];
     }
-    const double share = sum == 0 ? 0 : weighed_[state_.micro_step].weights[mean] / sum;
+    const double share = sum == 0 ? 0 : weighed_[position].weights[mean] / sum;
     out.push_back(static_cast<float>(share * options_.accumulation));
   }
   return out;

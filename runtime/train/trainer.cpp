@@ -11,7 +11,10 @@
 namespace bowline::detail::train {
 
 TrainerState::TrainerState(std::shared_ptr<graph::ModelState> model, TrainOptions options)
-    : model_(std::move(model)), options_(std::move(options)), nonfinite_(options_) {
+    : model_(std::move(model)),
+      options_(std::move(options)),
+      nonfinite_(options_),
+      place_(place_of(options_)) {
   model_->users.add(*this);
 }
 
@@ -23,6 +26,14 @@ TrainerState::~TrainerState() {
 }
 
 Status TrainerState::start(const device::OpenDevice* device) {
+  const Status started = agree(options_.processes.get(), start_here(device));
+  if (started.ok() && place_.size > 1) {
+    return compare_processes();
+  }
+  return started;
+}
+
+Status TrainerState::start_here(const device::OpenDevice* device) {
   BOWLINE_REQUIRE(model_->users.trainer() == nullptr,
                   "The model is busy: it can have one Trainer at a time, and it has one.");
   BOWLINE_TRY(check_options(options_));
@@ -77,15 +88,27 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   for (BoundLoss& b : bound) {
     graph::multiply_tables(b.graph);
   }
-  add_rows(staged, options_.optimizer);
+  add_rows(staged, options_);
   // The old plans belong to the old table. Drop them first, so that two arenas never exist at the
   // same time.
   prepared_.drop();
   BOWLINE_TRY_ASSIGN(Prepared fresh, train::prepare(planner, bound, staged, device));
   RunningStates states(fresh.sets[0].accumulate.plan(), staged);
+  BOWLINE_REQUIRE_CODE(
+      place_.size == 1 || states.empty(), Code::unsupported,
+      "The entry point \"{}\" writes running statistics, which depend on the order "
+      "of all micro-batches. Train it with one process.",
+      options_.entry_point);
+  std::optional<GradientSums> sums;
+  if (sums_on_host()) {
+    sums.emplace(staged, options_);
+  }
   // From here on nothing can fail.
   prepared_ = std::move(fresh);
   states_ = std::move(states);
+  if (sums && state_.micro_step == 0) {
+    sums_ = std::move(*sums);
+  }
   model_->table = std::move(staged);
   set_ = 0;
   if (!state_.loss_scale) {

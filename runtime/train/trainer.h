@@ -9,6 +9,7 @@
 #include "train/nonfinite.h"
 #include "train/prepared.h"
 #include "train/states.h"
+#include "train/together.h"
 
 namespace bowline::detail::train {
 
@@ -58,6 +59,8 @@ class TrainerState final : public graph::User {
               FileSystem& files = real_file_system());
   Result<Progress> resume(const std::string& path, const ResumeOptions& options,
                           FileSystem& files = real_file_system());
+  Result<Progress> resume_here(const std::string& path, const ResumeOptions& options,
+                               FileSystem& files);
 
   void leave_device() override;
   bool accumulates() const override { return state_.micro_step > 0 || unread_.has_value(); }
@@ -66,6 +69,7 @@ class TrainerState final : public graph::User {
   uint64_t steps() const { return state_.step; }
   uint32_t accumulated() const { return state_.micro_step; }
   const TrainOptions& options() const { return options_; }
+  const Place& place() const { return place_; }
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
   Result<PlanInfo> describe() const;
@@ -99,9 +103,49 @@ class TrainerState final : public graph::User {
 
   struct Snapshot {
     Position position;
+    std::vector<float> sums;                    // GradientSums::sums()
     params::Table layout;                       // the table without values
     std::vector<std::vector<std::byte>> bytes;  // by tie index
   };
+
+  // The results of the micro-batch of one process in a round.
+  struct Micro {
+    uint64_t step = 0;
+    uint64_t micro_step = 0;
+    double loss = 0;
+    double weight = 0;
+  };
+
+  // start() without the comparison with the other processes.
+  Status start_here(const device::OpenDevice* device);
+  // Checks that all processes have the same run.
+  Status compare_processes() const;
+  // True if gradients are summed by `sums_`, and not only by kernels.
+  bool sums_on_host() const {
+    return place_.size > 1 ||
+           (options_.gradient_sum == GradientSum::by_micro_batch && options_.accumulation > 1);
+  }
+  bool sums_each() const { return options_.gradient_sum == GradientSum::by_micro_batch; }
+  // micro_step() if sums_on_host(): one round of all processes.
+  Result<std::optional<StepReport>> round(std::span<const Tensor> batch);
+  // Trains with the micro-batch of this process in a round of `count` micro-batches. `submitted`:
+  // the gradient rows changed.
+  Result<Micro> train_here(std::span<const Tensor> batch, uint32_t count, bool& submitted);
+  Status sum_round(uint32_t count);
+  // Updates the weights after the last round, in all processes.
+  Result<std::optional<StepReport>> update_together(std::span<const Tensor> batch);
+  // Writes the sums and the per-step scalars, and calls the gradient hook.
+  Status prepare_update();
+  // Returns an error of any process in all. Discards the unfinished step if there is one.
+  Status agree_or_restart(const Status& mine);
+  // Sends moments and masters to process 0. Returns a table that has those of all processes there.
+  Result<params::Table> gather_rows();
+  // Returns true if this process keeps the moments and the master of a storage.
+  bool owns(uint32_t tie) const;
+  // Starts the sums of the unfinished step with the gradient rows of a checkpoint.
+  Status take_sums();
+  // Writes the sums of the unfinished step to the gradient rows.
+  Status gather_sums();
 
   // Makes the plans again if the table changed since, then updates the masters.
   Status prepare();
@@ -183,6 +227,8 @@ class TrainerState final : public graph::User {
   std::unique_ptr<exec::SessionState> outputs_;  // for evaluate() with outputs; made on first use
   Counters counters_;
   std::optional<Snapshot> snapshot_;
+  const Place place_;
+  GradientSums sums_;  // set if sums_on_host()
 };
 
 }  // namespace bowline::detail::train

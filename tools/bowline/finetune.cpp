@@ -33,9 +33,15 @@ void add_training(CLI::App* verb, FinetuneOptions& o) {
       ->check(real_number(0, 1e6))
       ->excludes(steps);
   add_windows(verb, o);
-  add_number(verb, "--accumulate", o.train.accumulation,
-             "Micro-batches per step (gradient accumulation)", 1, 1 << 16);
+  o.train.accumulation = 0;
+  verb->add_option("--accumulate", o.train.accumulation,
+                   "Micro-batches per step of all processes [one each]")
+      ->check(whole_number(1, 1 << 16));
   const AdvancedFlags advanced(verb);
+  verb->add_flag("--fast-reduce", o.fast_reduce,
+                 "Sum gradients in any order: less memory, other rounding");
+  add_number(verb, "--process-timeout", o.process_timeout,
+             "With mpirun: seconds until a silent process is lost", 1, 1e6);
   verb->add_flag("--in-order", o.in_order, "Do not shuffle the rows");
   add_choice(verb, "--on-nonfinite", o.on_nonfinite, "On NaN or infinity",
              std::vector<std::string>(kOnNonFinite.begin(), kOnNonFinite.end()))

@@ -19,36 +19,38 @@ std::string loss_text(double loss) {
 
 // Every run ends here.
 int Run::finish(Status status) {
+  lost_ = processes_.size() > 1 && status.code() == Code::device_lost;
   line_.finish();
   if (status.ok() && !worse_) {
     const Status page = page_.end("finished", result_text(), now());
     print_result();
     store_.finish();
-    return page.ok() ? kOk : fail(page);
+    return page.ok() ? kOk : end(page);
   }
   const std::string kept = keep_work();
   // The reason for the end is printed last.
-  const auto end = [&](const char* state, const std::string& message) {
+  const auto close_page = [&](const char* state, const std::string& message) {
     if (const Status page = page_.end(state, message, now()); !page.ok()) {
-      fail(page);
+      end(page);
     }
     return message;
   };
-  if (interrupted()) {
+  if (stopping()) {
     const std::string how =
         store_.last().empty()
             ? ""
             : fmt::format("\n- --checkpoint {} --resume auto continues the run.", store_.folder());
-    return fail(kInterrupted, end("interrupted", fmt::format("Interrupted after step {}. {}{}",
-                                                             trainer_->steps(), kept, how)));
+    return end(kInterrupted,
+               close_page("interrupted", fmt::format("Interrupted after step {}. {}{}",
+                                                     trainer_->steps(), kept, how)));
   }
   if (!status.ok()) {
     status = std::move(status).at(kept);
-    end("failed", status.message());
-    return fail(status);
+    close_page("failed", status.message());
+    return end(status);
   }
   print_result();
-  return fail(kFailed, end("failed", worse_text() + fmt::format("\n- {}", kept)));
+  return end(kFailed, close_page("failed", worse_text() + fmt::format("\n- {}", kept)));
 }
 
 std::string Run::result_text() const {
@@ -73,7 +75,11 @@ std::string Run::worse_text() const {
 
 // Writes a checkpoint if the latest work is not saved. Returns a sentence about it.
 std::string Run::keep_work() {
-  if (!store_.saved(samples_) && (samples_ > 0 || interrupted())) {
+  if (lost_) {
+    return store_.last().empty() ? "There is no checkpoint."
+                                 : fmt::format("The last checkpoint is \"{}\".", store_.last());
+  }
+  if (!store_.saved(samples_) && (samples_ > 0 || stopping())) {
     const std::string before =
         store_.last().empty() ? "none" : fmt::format("\"{}\"", store_.last());
     if (const Status s = save(); !s.ok()) {
@@ -154,6 +160,9 @@ MemoryReport Run::memory() const {
 }
 
 void Run::describe() const {
+  if (!o_.is_first) {
+    return;
+  }
   if (json_) {
     const MemoryReport m = memory();
     print_json({{"device", device_->info().name},
@@ -241,6 +250,9 @@ void Run::print_json_result() const {
 }
 
 void Run::print_result() {
+  if (!o_.is_first) {
+    return;
+  }
   if (json_) {
     print_json_result();
     return;

@@ -45,7 +45,10 @@ struct FinetuneOptions : DataOptions, ModelOptions {
   bool extend = false;
   bool with_training_state = false;
   bool dry_run = false;
-  FlagUses optimizer_uses;  // which flags are for which optimizers
+  bool fast_reduce = false;
+  double process_timeout = 600;  // seconds
+  bool is_first = true;          // of the processes of mpirun; the others write no files
+  FlagUses optimizer_uses;       // which flags are for which optimizers
 };
 
 }  // namespace bowline::command

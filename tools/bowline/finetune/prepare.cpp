@@ -49,12 +49,15 @@ bool draws(const std::vector<NodeInfo>& nodes) {
 }  // namespace
 
 Status Run::prepare() {
-  BOWLINE_TRY(open_data());
-  BOWLINE_TRY(place_model());
-  if (!o_.dry_run) {
-    BOWLINE_TRY(store_.open());
-  }
-  BOWLINE_TRY(resume());
+  const auto place = [&]() -> Status {
+    BOWLINE_TRY(open_device());
+    BOWLINE_TRY(open_data());
+    return place_model();
+  };
+  BOWLINE_TRY(processes_.agree(place()));
+  BOWLINE_TRY(make_trainer());
+  BOWLINE_TRY(processes_.agree(o_.dry_run ? Status() : store_.open()));
+  BOWLINE_TRY(processes_.agree(resume()));
   first_step_ = trainer_->steps();
   return {};
 }
@@ -84,10 +87,18 @@ Status Run::open_data() {
   return {};
 }
 
-Status Run::place_model() {
+Status Run::open_device() {
   DeviceFlags flags = o_.device;
   flags.name = (o_.dry_run ? "planning:" : "") + flags.name;
   BOWLINE_TRY_ASSIGN(device_, open_computing_device(flags));
+  // One process on a GPU would copy its gradients to the host only for this order.
+  const bool by_micro_batch =
+      !o_.fast_reduce && (processes_.group() != nullptr || device_->info().name.ends_with("cpu"));
+  o_.train.gradient_sum = by_micro_batch ? GradientSum::by_micro_batch : GradientSum::in_place;
+  return {};
+}
+
+Status Run::place_model() {
   if (o_.dry_run) {
     BOWLINE_TRY_ASSIGN(model_, model_->skeleton());
   }
@@ -104,7 +115,10 @@ Status Run::place_model() {
   }
   BOWLINE_TRY_ASSIGN(const ModelInfo trained, model_->describe());
   trained_ = trained_values(trained);
-  BOWLINE_TRY(model_->to(*device_));
+  return model_->to(*device_);
+}
+
+Status Run::make_trainer() {
   BOWLINE_TRY_ASSIGN(trainer_, Trainer::create(*model_, *device_, train_options(o_, *task_)));
   if (task_->info().evaluated != "loss") {
     std::vector<BoundEntryPoint> plans;

@@ -107,6 +107,8 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
   append_if(lora && o.lora.dropout != 0, c, "lora-dropout", number_text(o.lora.dropout));
   append_if(lora && !o.encoding.empty(), c, "quantize", o.encoding);
   append_if(o.compute != FinetuneOptions{}.compute, c, "compute", o.compute);
+  append_if(o.train.accumulation > 1 && o.train.gradient_sum == GradientSum::in_place, c,
+            "fast-reduce", "");
   append_if(o.device.matmul_precision != DeviceFlags{}.matmul_precision, c, "matmul-precision",
             o.device.matmul_precision);
   const float scale = o.train.precision.loss_scale;

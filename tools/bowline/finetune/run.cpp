@@ -1,5 +1,7 @@
 #include "finetune/run.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/status.h"
@@ -11,17 +13,80 @@
 
 namespace bowline::command {
 
+Status Run::join() {
+  BOWLINE_TRY_ASSIGN(processes_, Processes::join(o_.process_timeout));
+  const uint32_t count = processes_.size();
+  o_.is_first = processes_.is_first();
+  if (o_.train.accumulation == 0) {
+    o_.train.accumulation = count;
+  }
+  BOWLINE_REQUIRE(o_.train.accumulation >= count,
+                  "--accumulate {} gives a step fewer micro-batches than there are processes ({}). "
+                  "Start at most {} processes.",
+                  o_.train.accumulation, count, o_.train.accumulation);
+  BOWLINE_REQUIRE(count == 1 || o_.keep != "best" || !o_.checkpoint.empty(),
+                  "--keep best needs --checkpoint with several processes, so that all of them find "
+                  "the best weights.");
+  if (count == 1) {
+    return {};
+  }
+  o_.train.processes = processes_.group();
+  o_.device.threads = o_.device.threads == 0 ? processes_.threads() : o_.device.threads;
+  if (!o_.is_first) {
+    silent_.reset(std::fopen("/dev/null", "w"));
+    BOWLINE_REQUIRE_CODE(silent_ != nullptr, Code::io_error, "/dev/null cannot be opened.");
+    out_ = silent_.get();
+    line_ = ProgressLine(out_);
+    o_.log.clear();
+    o_.report.clear();
+    o_.tensorboard.clear();
+  }
+  return {};
+}
+
 Result<int> Run::run() {
   watch_interrupts();
-  BOWLINE_TRY(open_model());
-  BOWLINE_TRY_FLAGS(check_flags());
+  Result<int> code = kOk;
+  if (Status joined = join(); !joined.ok()) {
+    code = joined.code() == Code::bad_argument ? Result<int>(fail_flags(joined))
+                                               : Result<int>(std::move(joined));
+  } else {
+    code = run_joined();
+  }
+  if (processes_.group() == nullptr) {
+    return code;
+  }
+  lost_ = lost_ || code.status().code() == Code::device_lost;
+  const int number = code.ok() ? code.value() : end(code.status());
+  trainer_.reset();
+  o_.train.processes.reset();
+  // All processes know of every error, unless one is lost.
+  processes_.leave(number, !lost_);
+  return number;
+}
+
+int Run::end(const Status& status) const {
+  return o_.is_first || lost_ ? fail(status) : exit_code(status.code());
+}
+
+int Run::end(int code, const std::string& message) const {
+  return o_.is_first || lost_ ? fail(code, message) : code;
+}
+
+Result<int> Run::run_joined() {
+  BOWLINE_TRY(processes_.agree(open_model()));
+  if (Status flags = processes_.agree(check_flags()); !flags.ok()) {
+    return o_.is_first ? fail_flags(flags) : kUsage;
+  }
   BOWLINE_TRY(prepare());
   if (o_.dry_run) {
     describe();
     return kOk;
   }
   defer_interrupts();
-  BOWLINE_TRY_FLAGS(open_outputs());
+  if (Status opened = processes_.agree(open_outputs()); !opened.ok()) {
+    return o_.is_first ? fail_flags(opened) : exit_code(opened.code());
+  }
   return finish(work());
 }
 
@@ -39,9 +104,8 @@ Status Run::work() {
   print(out_, "held-out before: {}{}\n", loss_text(held_.first().value), more_text());
   flush(out_);
   BOWLINE_TRY(train());
-  BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted.");
+  BOWLINE_REQUIRE_CODE(!stopping(), Code::cancelled, "Interrupted.");
   if (!o_.checkpoint.empty() && !store_.saved(samples_)) {
-    BOWLINE_TRY(log_.sync());
     BOWLINE_TRY(save());
   }
   if (trainer_->steps() != held_.last().step) {
@@ -52,7 +116,7 @@ Status Run::work() {
 
 Status Run::train() {
   BOWLINE_TRY(snapshot());
-  while (trainer_->steps() < o_.steps && !interrupted()) {
+  while (trainer_->steps() < o_.steps && !stopping()) {
     if (evaluation_due()) {
       BOWLINE_TRY(evaluate());
     }
@@ -72,17 +136,17 @@ Status Run::train() {
 // Runs micro-batches to the end of the step, or to a signal.
 Status Run::train_step() {
   BOWLINE_TRY(weigh());
-  for (bool finished = false; !finished && !interrupted();) {
-    BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report, micro_step(task_->batch(samples_)));
+  for (bool finished = false; !finished && !stopping();) {
+    BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report, micro_step());
     finished = report.has_value();
     if (report) {
-      BOWLINE_TRY(report_step(*report));
+      BOWLINE_TRY(processes_.agree(report_step(*report)));
     }
+    BOWLINE_TRY(share_interrupts());
     const uint64_t batches = samples_ / static_cast<uint64_t>(o_.batch);
     const bool at_step = report && o_.save_every != 0 && report->step % o_.save_every == 0;
     const bool at_batch = o_.save_every_batches != 0 && batches % o_.save_every_batches == 0;
-    if ((at_step || at_batch) && !interrupted()) {
-      BOWLINE_TRY(log_.sync());
+    if ((at_step || at_batch) && !stopping()) {
       BOWLINE_TRY(save());
       BOWLINE_TRY(snapshot());
     }
@@ -100,17 +164,37 @@ Status Run::weigh() {
   return {};
 }
 
-// Advances the data position. If the step restarts, the position returns to its first batch.
-Result<std::optional<StepReport>> Run::micro_step(std::span<const Tensor> batch) {
+Status Run::share_interrupts() {
+  if (processes_.size() > 1) {
+    BOWLINE_TRY_ASSIGN(const std::vector<uint64_t> all, processes_.all(interrupted() ? 1 : 0));
+    stopping_ = stopping_ || std::ranges::any_of(all, [](uint64_t one) { return one != 0; });
+  }
+  return {};
+}
+
+// Trains with the micro-batch of this process, and advances the data position by those of all
+// processes. If the step restarts, the position returns to its first batch.
+Result<std::optional<StepReport>> Run::micro_step() {
   const uint64_t step = trainer_->steps();
   const uint32_t before = trainer_->accumulated();
+  const uint32_t count = std::min(processes_.size(), o_.train.accumulation - before);
+  const auto size = static_cast<uint64_t>(o_.batch);
+  std::span<const Tensor> batch;
+  uint64_t tokens = 0;
+  if (processes_.rank() < count) {
+    batch = task_->batch(samples_ + size * processes_.rank());
+    tokens = task_->tokens();
+  }
   const Clock::time_point start = Clock::now();
   Result<std::optional<StepReport>> report = trainer_->micro_step(batch);
   train_seconds_ += seconds_since(start);
-  const auto size = static_cast<uint64_t>(o_.batch);
   if (report.ok() || trainer_->steps() != step) {
-    samples_ += size;
-    tokens_ += task_->tokens();
+    samples_ += size * count;
+    if (report.ok()) {
+      BOWLINE_TRY_ASSIGN(const std::vector<uint64_t> all, processes_.all(tokens));
+      tokens = std::accumulate(all.begin(), all.end(), uint64_t{0});
+    }
+    tokens_ += tokens;
   } else {
     samples_ -= size * (before - trainer_->accumulated());
   }
@@ -121,11 +205,17 @@ Result<std::optional<StepReport>> Run::micro_step(std::span<const Tensor> batch)
 // and it could replace a good one.
 Status Run::save() {
   BOWLINE_TRY_ASSIGN(not_finite_, Store::find_not_finite(*model_));
-  if (!not_finite_.empty()) {
+  BOWLINE_TRY_ASSIGN(const auto bad, processes_.all(not_finite_.empty() ? 0 : 1));
+  if (std::ranges::any_of(bad, [](uint64_t one) { return one != 0; })) {
+    not_finite_ = not_finite_.empty() ? "of another process" : not_finite_;
     return {};
   }
-  // A run that resumes from this checkpoint finds all of its steps in the page.
-  BOWLINE_TRY(page_.on() ? page_.write(now()) : Status());
+  // A run that resumes from this checkpoint finds all of its steps in the log and the page.
+  const auto write = [&] {
+    Status synced = log_.sync();
+    return synced.ok() && page_.on() ? page_.write(now()) : synced;
+  };
+  BOWLINE_TRY(processes_.agree(write()));
   return store_.save(*trainer_, progress());
 }
 
@@ -169,19 +259,37 @@ Status Run::forward(std::span<const Tensor> inputs, std::span<const Tensor> outp
   return {};
 }
 
+Status Run::measure() {
+  const auto here = [&]() -> Status {
+    BOWLINE_TRY_ASSIGN(measure_, task_->evaluate([this](auto inputs, auto outputs) {
+      return forward(inputs, outputs);
+    }));
+    return {};
+  };
+  Status measured = processes_.agree(processes_.is_first() ? here() : Status());
+  if (measured.code() == Code::cancelled) {
+    stopping_ = true;
+  }
+  BOWLINE_TRY(std::move(measured));
+  // The other processes need the loss only: it decides when training stops, and what is written.
+  return processes_.share_first(std::as_writable_bytes(std::span(&measure_.loss, 1)));
+}
+
 Status Run::evaluate() {
-  BOWLINE_TRY_ASSIGN(measure_, task_->evaluate([this](auto inputs, auto outputs) {
-    return forward(inputs, outputs);
-  }));
+  BOWLINE_TRY(measure());
   const double loss = measure_.loss;
   const uint64_t step = trainer_->steps();
   page_.add_held_out(step, loss);
   page_.set_measure(measure_);
-  BOWLINE_TRY(page_.write_if_due(now()));
-  BOWLINE_TRY(events_.scalar("loss/held_out", step, loss));
-  for (const auto& [name, value] : measure_.more) {
-    BOWLINE_TRY(events_.scalar(name + "/held_out", step, value));
-  }
+  const auto write = [&]() -> Status {
+    BOWLINE_TRY(page_.write_if_due(now()));
+    BOWLINE_TRY(events_.scalar("loss/held_out", step, loss));
+    for (const auto& [name, value] : measure_.more) {
+      BOWLINE_TRY(events_.scalar(name + "/held_out", step, value));
+    }
+    return {};
+  };
+  BOWLINE_TRY(processes_.agree(write()));
   if (!held_.begun()) {
     held_.begin(step, loss);
     return {};
@@ -214,10 +322,12 @@ Status Run::choose() {
 }
 
 Status Run::write_out() {
-  BOWLINE_TRY(store_.check_out());
+  BOWLINE_TRY(processes_.agree(store_.check_out()));
+  const auto write = [&] {
+    return o_.lora.rank != 0 ? save_adapter(*model_, kAdapter, o_.out) : model_->save(o_.out);
+  };
   BOWLINE_TRY(o_.with_training_state ? trainer_->save(o_.out, progress())
-              : o_.lora.rank != 0    ? save_adapter(*model_, kAdapter, o_.out)
-                                     : model_->save(o_.out));
+                                     : processes_.agree(o_.is_first ? write() : Status()));
   written_ = true;
   return {};
 }

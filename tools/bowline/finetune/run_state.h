@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/interrupt.h"
+#include "common/processes.h"
 #include "common/report.h"
 #include "common/trained_values.h"
 #include "finetune/events.h"
@@ -32,11 +33,17 @@ class Run {
   Result<int> run();
 
  private:
+  // Joins the other processes, and applies the flags that depend on their number.
+  Status join();
+  // Returns the exit code. The processes are joined.
+  Result<int> run_joined();
   Status open_model();
   Status check_flags() const;
   Status prepare();
   Status open_data();
+  Status open_device();
   Status place_model();
+  Status make_trainer();
   Status warn_of_the_head(const AdapterReport& report) const;
   Status resume();
   Status resume_auto();
@@ -47,9 +54,15 @@ class Run {
   Status train();
   Status train_step();
   Status evaluate();
+  // Evaluates in process 0 and copies the result to the others.
+  Status measure();
+  // True if this process or another one was interrupted.
+  bool stopping() const { return processes_.size() > 1 ? stopping_ : interrupted(); }
+  // Tells all processes about an interruption of one.
+  Status share_interrupts();
   Status forward(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
   Status weigh();
-  Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
+  Result<std::optional<StepReport>> micro_step();
   Status report_step(const StepReport& report);
   Status go_back();
   Status save();
@@ -64,6 +77,9 @@ class Run {
     return o_.patience != 0 && held_.stale(trainer_->steps(), o_.eval_every) >= o_.patience;
   }
 
+  // As fail(), but only one process prints the message.
+  int end(const Status& status) const;
+  int end(int code, const std::string& message) const;
   int finish(Status status);
   std::string keep_work();
   std::string worse_text() const;
@@ -82,6 +98,10 @@ class Run {
   MemoryReport memory() const;
 
   FinetuneOptions o_;
+  Processes processes_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> silent_{nullptr, std::fclose};
+  bool stopping_ = false;
+  bool lost_ = false;  // another process does not answer
   bool json_;
   std::FILE* out_;
   ProgressLine line_;

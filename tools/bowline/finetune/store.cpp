@@ -51,9 +51,12 @@ bool all_finite(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Status Store::open() { return o_.checkpoint.empty() ? Status() : lock_folder(); }
+Status Store::open() { return o_.checkpoint.empty() || !o_.is_first ? Status() : lock_folder(); }
 
 Status Store::probe(const Model& model, const Config& saved, uint64_t step) {
+  if (!o_.is_first) {
+    return {};
+  }
   const std::string weights = is_there(o_.out) ? weights_hash(o_.out) : "";
   if (is_ours(weights, saved)) {
     replaced_ = weights;
@@ -87,7 +90,7 @@ void Store::append_to(Config& config) const {
 }
 
 Status Store::check_out() const {
-  BOWLINE_REQUIRE(replace_out_ || !is_there(o_.out),
+  BOWLINE_REQUIRE(!o_.is_first || replace_out_ || !is_there(o_.out),
                   "--out \"{}\" exists already. --force replaces it if the run succeeds.", o_.out);
   return {};
 }
@@ -147,6 +150,12 @@ Result<std::string> Store::find_not_finite(const Model& model) {
 }
 
 Status Store::save(const Trainer& trainer, const Progress& progress) {
+  if (!o_.is_first) {  // the first process writes the file
+    BOWLINE_TRY(trainer.save("", progress));
+    set_saved(progress.data_cursor,
+              checkpoint_path(o_.checkpoint, progress.step, progress.micro_step));
+    return {};
+  }
   BOWLINE_TRY(lock_folder());
   const std::string path = checkpoint_path(folder_, progress.step, progress.micro_step);
   BOWLINE_TRY(trainer.save(path, progress));
@@ -162,7 +171,7 @@ Status Store::save(const Trainer& trainer, const Progress& progress) {
 }
 
 Status Store::save_best(const Trainer& trainer, const Progress& progress) {
-  BOWLINE_TRY(lock_folder());
+  BOWLINE_TRY(o_.is_first ? lock_folder() : Status());
   return trainer.save(best(), progress);
 }
 
