@@ -110,7 +110,7 @@ TEST(StepValues, AWordWithoutADefaultMustBeGiven) {
   ASSERT_OK(s.model.to(cpu));
   params::Table table = Internals::state(s.model)->table;
   TrainOptions options;
-  train::add_rows(table, options.optimizer);
+  train::add_rows(table, options);
   StepLayout layout;
   layout.add(Op::Dropout);  // belongs to another segment
   const plan::Plan plan = must(plan::lower(must(train::update_graph(table, options, {})), "update",

@@ -20,9 +20,9 @@ static Status train(const char* path, const char* device_name, const char* out) 
   const Tensor batch[] = {{"tokens", DType::i32, kShape, tokens},
                           {"labels", DType::i32, kShape, labels}};
   for (int step = 0; step < 20; ++step) {
-    BOWLINE_TRY_ASSIGN(const StepReport report, trainer.micro_step(batch));
+    BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(batch));
     if (step % 19 == 0) {
-      std::printf("loss %.4f\n", static_cast<double>(report.loss));
+      std::printf("loss %.4f\n", static_cast<double>(report->loss));
     }
   }
   return model.save(out);
