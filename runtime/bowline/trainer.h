@@ -203,11 +203,12 @@ using GradientHook = std::function<Status(const GradientInfo& of, std::span<floa
 /// their values from before the step.
 ///
 /// With TrainOptions::processes, several processes train one model. All processes make the same
-/// calls of create(), micro_step(), save() and resume(). One call of micro_step() is a *round*:
-/// process r trains with micro-batch accumulated() + r of the step, or with an empty batch if the
-/// step has fewer micro-batches. Then the processes sum their gradients, so that all have the same
-/// weights after the step. Moments and masters of a storage are only in one process, its *owner*.
-/// An error in one process is returned in all. It discards the unfinished step.
+/// calls of create(), micro_step(), save() and resume(). One call of micro_step() is a *round*.
+/// In a round, process r trains with micro-batch accumulated() + r of the step. If the step has no
+/// such micro-batch, process r passes an empty batch. Then the processes sum their gradients, so
+/// that all have the same weights after the step. Moments and masters of a storage are only in one
+/// process, its *owner*. An error in one process is returned in all. It discards the unfinished
+/// step.
 class Trainer {
  public:
   /// \name Creating

@@ -39,7 +39,7 @@ class MpiGroup final : public ProcessGroup {
   ~MpiGroup() override {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (finalized == 0 && !lost_) {
+    if (finalized == 0 && lost_.ok()) {
       MPI_Comm_free(&communicator_);
     }
   }
@@ -53,11 +53,10 @@ class MpiGroup final : public ProcessGroup {
                   std::span<const std::span<std::byte>> from) override {
     BOWLINE_REQUIRE(to.size() == size_ && from.size() == size_,
                     "{} and {} parts are given for {} processes.", to.size(), from.size(), size_);
-    BOWLINE_REQUIRE_CODE(!lost_, Code::device_lost,
-                         "The exchange with another process failed before. End this process.");
-    Status done = exchange_all(to, from);
-    lost_ = !done.ok();
-    return done;
+    if (lost_.ok()) {
+      lost_ = exchange_all(to, from);
+    }
+    return lost_;
   }
 
  private:
@@ -153,7 +152,7 @@ class MpiGroup final : public ProcessGroup {
   MpiOptions options_;
   uint32_t rank_ = 0;
   uint32_t size_ = 1;
-  bool lost_ = false;
+  Status lost_;  // the first error, which names the process; later exchanges return it, too
 };
 
 }  // namespace

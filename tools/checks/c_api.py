@@ -37,10 +37,13 @@ LEFT_OUT = {
     "Status::at": "callbacks write the whole sentence", "Status::as": "callbacks choose the code",
     "Result": "errors are codes", "TensorShape": "a shape is an array", "is_training": "reports name the roles",
     "Init": "the kind is a number", "TieReport::text": "the report has all items", "QuantizeReport::text": "the report has all items",
+    "ProcessGroup": "the C interface trains with one process",
 }
 # Members of C++ structs with another form in C.
 OTHER_MEMBERS = {
     "bowline::StepScalar": {"value": "integer"}, "bowline::Attribute": {"value": "kind"},
+    # The C interface trains with one process.
+    "bowline::TrainOptions": {"gradient_sum": None, "processes": None},
     # Parameters of trainer_save() and trainer_resume().
     "bowline::Progress": {"config": None, "notes": None},
 }

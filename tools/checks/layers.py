@@ -6,6 +6,7 @@
   backends/*             -> device/backend.h and what lies below it
   text                   -> the public headers (bowline.h, bowline/) and base
   c                      -> the public headers, bowline_text.h and base
+  mpi                    -> the public headers and base
   base                   -> bowline/status.h
 
 The programs and readers in tools/ include only the public headers, bowline_text.h, bowline_import.h
@@ -29,6 +30,7 @@ LAYERS = ["base", "core", "device", "model", "params", "ops", "graph", "plan", "
 # Visible in every layer: the public types, and the files that the build generates from the schemas.
 PUBLIC = re.compile(r"bowline\.h$|bowline/\w+\.h$")
 STATUS = "bowline/status.h"
+MPI = "bowline_mpi.h"  # of runtime/mpi
 TEXT = "bowline_text.h"  # of the second target, runtime/text, which is a program to the library
 IMPORT = "bowline_import.h"  # of the fourth target, tools/import
 C = re.compile(r"bowline_c\.h$|bowline_c/\w+\.h$|c/")  # of the third target, runtime/c
@@ -69,6 +71,9 @@ def check_runtime(root):
             if name.startswith("text/"):
                 if include != TEXT and not include.startswith(("text/", "base/")):
                     yield f"runtime/{name} includes {include}: text/ sees the public headers, base/ and its own files alone."
+            elif name.startswith("mpi/"):
+                if include != MPI and not include.startswith("base/"):
+                    yield f"runtime/{name} includes {include}: mpi/ sees the public headers, base/ and its own files alone."
             elif name.startswith("c/"):
                 # The headers of C include each other by their path, as some import tools need.
                 own = C.match(include) or PUBLIC_C.match(name) and (path.parent / include).exists()
@@ -183,6 +188,7 @@ SEEDED = {
     "runtime/c/bowline_c/api.h": '#include "types.h"\n#include "call.h" // wrong',
     "runtime/c/bowline_c/types.h": "",
     "runtime/c/model.cpp": '#include "c/call.h"\n#include "bowline_c.h"\n#include "bowline_text.h"\n#include "params/table.h" // wrong',
+    "runtime/mpi/mpi.cpp": '#include "bowline_mpi.h"\n#include "base/status.h"\n#include "train/trainer.h" // wrong',
     "runtime/train/trainer.h": "",
     "runtime/bowline/model.h": '#include "bowline/status.h"\n#include "core/shape.h" // wrong',
     "runtime/base/status.h": '#include "bowline/status.h"\n#include "bowline/model.h" // wrong',

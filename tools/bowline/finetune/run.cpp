@@ -74,6 +74,9 @@ int Run::end(int code, const std::string& message) const {
 }
 
 Result<int> Run::run_joined() {
+  if (Status options = check_options(o_); !options.ok()) {  // the same in all processes
+    return o_.is_first ? fail_flags(options) : kUsage;
+  }
   BOWLINE_TRY(processes_.agree(open_model()));
   if (Status flags = processes_.agree(check_flags()); !flags.ok()) {
     return o_.is_first ? fail_flags(flags) : kUsage;
@@ -332,9 +335,6 @@ Status Run::write_out() {
   return {};
 }
 
-Result<int> finetune(const FinetuneOptions& options) {
-  BOWLINE_TRY_FLAGS(check_options(options));
-  return Run(options).run();
-}
+Result<int> finetune(const FinetuneOptions& options) { return Run(options).run(); }
 
 }  // namespace bowline::command
