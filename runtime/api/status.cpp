@@ -8,11 +8,12 @@ namespace bowline {
 struct Status::Error {
   Code code;
   std::string message;
+  bool is_shared = false;  // never changed or released
 
-  // Returns the error for which no memory is needed. It is never released.
+  // Returns the error for which no memory is needed.
   static Error* without_memory() {
     alignas(Error) static std::byte place[sizeof(Error)];
-    static Error* const error = new (place) Error{Code::out_of_memory, "Out of memory."};
+    static Error* const error = new (place) Error{Code::out_of_memory, "Out of memory.", true};
     return error;
   }
   static const std::string& none() {
@@ -34,7 +35,7 @@ Status::Error* Status::copy_of(const Error& error) {
 }
 
 void Status::release(Error* error) noexcept {
-  if (error != Error::without_memory()) {
+  if (!error->is_shared) {
     delete error;
   }
 }
@@ -44,7 +45,7 @@ Code Status::code() const { return ok() ? Code::ok : error_->code; }
 const std::string& Status::message() const { return ok() ? Error::none() : error_->message; }
 
 Status Status::at(std::string_view context) && {
-  if (!ok() && error_ != Error::without_memory()) {
+  if (!ok() && !error_->is_shared) {
     error_->message += "\n- ";
     error_->message += context;
   }
@@ -52,7 +53,7 @@ Status Status::at(std::string_view context) && {
 }
 
 Status Status::as(Code code) && {
-  if (!ok() && error_ != Error::without_memory()) {
+  if (!ok() && !error_->is_shared) {
     error_->code = code;
   }
   return std::move(*this);

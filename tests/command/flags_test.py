@@ -24,7 +24,7 @@ ALWAYS = {
     "export": "--strip --out --to --weights --force",
     "quantize": "--out --encoding --pattern --force",
     "tokenize": "--file --lines --null --no-special --plain-special --max-tokens",
-    "finetune": "--data --valid --out --log --tensorboard --report --steps --epochs --batch --accumulate --on-nonfinite "
+    "finetune": "--data --valid --out --log --tensorboard --report --steps --epochs --batch --accumulate --fast-reduce --process-timeout --on-nonfinite "
                 "--learning-rate --head-learning-rate --warmup --schedule --optimizer --weight-decay --clip --compute --loss-scale "
                 "--lora-rank --eval-every --eval-batches --checkpoint --resume --device --memory-budget --matmul-precision --dry-run",
     "eval": "--data --batch --batches --report --quantize --adapter --device --memory-budget --matmul-precision",

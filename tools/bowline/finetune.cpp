@@ -39,9 +39,9 @@ void add_training(CLI::App* verb, FinetuneOptions& o) {
       ->check(whole_number(1, 1 << 16));
   const AdvancedFlags advanced(verb);
   verb->add_flag("--fast-reduce", o.fast_reduce,
-                 "Sum gradients in any order: less memory, other rounding");
+                 "Sum gradients in any order: it needs less memory");
   add_number(verb, "--process-timeout", o.process_timeout,
-             "With mpirun: seconds until a silent process is lost", 1, 1e6);
+             "mpirun: end if a process is silent so long [s]", 1, 1e6);
   verb->add_flag("--in-order", o.in_order, "Do not shuffle the rows");
   add_choice(verb, "--on-nonfinite", o.on_nonfinite, "On NaN or infinity",
              std::vector<std::string>(kOnNonFinite.begin(), kOnNonFinite.end()))

@@ -30,20 +30,26 @@ int started_processes() {
   return 0;
 }
 
+void* open_file(const char* path, std::string& why) {
+  void* const library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    const char* const reason = dlerror();
+    why = reason == nullptr ? "" : reason;
+  }
+  return library;
+}
+
 // The library is beside the command in a build, and in the library folder of an installation.
 void* open_library(std::string& why) {
   std::error_code error;
   const std::filesystem::path folder =
       std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  for (const std::string& path : {(folder / kLibrary).string(),
-                                  (folder / "../lib" / kLibrary).string(), std::string(kLibrary)}) {
-    if (void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL); library != nullptr) {
-      return library;
+  for (const std::filesystem::path& path : {folder / kLibrary, folder / "../lib" / kLibrary}) {
+    if (std::filesystem::exists(path, error)) {
+      return open_file(path.c_str(), why);
     }
-    const char* const reason = dlerror();
-    why = reason == nullptr ? "" : reason;
   }
-  return nullptr;
+  return open_file(kLibrary, why);
 }
 
 template <class Function>

@@ -88,6 +88,7 @@ Result<TextImportOptions> text_options(const ImportFlags& o) {
 Result<ImportOptions> options_of(const ImportFlags& o, ImportFormat kind) {
   ImportOptions out;
   if (kind == ImportFormat::onnx) {
+    out.text.skeleton = o.options.text.skeleton;  // import_model() refuses it
     BOWLINE_TRY_ASSIGN(out.onnx, onnx_options(o));
   } else {
     BOWLINE_TRY_ASSIGN(out.text, text_options(o));
