@@ -248,17 +248,7 @@ Result<std::optional<StepReport>> TrainerState::update_together(std::span<const 
                               prepared_.steps->get<float>("grad_norm"));
     }
   }
-  const StepReport report = finish_step();
-  adapt_loss_scale(overflow);
-  if (overflow) {
-    return std::optional(report);
-  }
-  std::function<Status()> roll_back;
-  if (snapshot_) {
-    roll_back = [this] { return restore(); };
-  }
-  BOWLINE_TRY_ASSIGN(StepReport concluded, nonfinite_.conclude(report, model_->table, roll_back));
-  return std::optional(concluded);
+  return conclude_step(overflow);
 }
 
 Status TrainerState::gather_sums() {

@@ -428,6 +428,10 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
     update.wrote_copies(model_->table);
     masters_.updated(model_->table);
   }
+  return conclude_step(overflow);
+}
+
+Result<std::optional<StepReport>> TrainerState::conclude_step(bool overflow) {
   const StepReport report = finish_step();
   adapt_loss_scale(overflow);
   if (overflow) {

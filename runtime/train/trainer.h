@@ -185,6 +185,9 @@ class TrainerState final : public graph::User {
   Status put_back_states();
   // Makes the report of a finished step and starts the next step.
   StepReport finish_step();
+  // Counts a step whose update has run, adapts the loss scale, and applies the policy for
+  // non-finite values.
+  Result<std::optional<StepReport>> conclude_step(bool overflow);
   // The error of a step that cannot be applied under OnNonFinite::stop. Discards the step.
   Status non_finite_error(std::span<const Tensor> batch, float loss, float norm);
   // Restores the snapshot.
