@@ -12,7 +12,7 @@ struct [[gnu::visibility("hidden")]] Status::Error {
 
   // Returns the error for which no memory is needed.
   static Error* without_memory();
-  static Error* create(Code code, std::string&& message);
+  static Error* create(Code code, std::string message);
 };
 
 // Not inline: a shared library would export the variables of inline functions.
@@ -22,7 +22,7 @@ Status::Error* Status::Error::without_memory() {
   return error;
 }
 
-Status::Error* Status::Error::create(Code code, std::string&& message) {
+Status::Error* Status::Error::create(Code code, std::string message) {
   Error* const error = new (std::nothrow) Error{code, std::move(message)};
   return error != nullptr ? error : without_memory();
 }
