@@ -203,28 +203,36 @@ Status GradientSums::add(const Table& table, uint32_t processes, bool first) {
     }
     BOWLINE_TRY(group_->exchange(to, from));
   }
-  for (uint32_t r = 0; r < processes; ++r) {
-    if (first && r == 0) {
-      std::ranges::copy(terms[r], sums_.begin());
-    } else {
-      std::ranges::transform(sums_, terms[r], sums_.begin(), std::plus<>());
-    }
+  // The first two terms are read together, which saves a pass over the sums.
+  uint32_t next = 0;
+  if (first && processes > 1) {
+    std::ranges::transform(terms[0], terms[1], sums_.begin(), std::plus<>());
+    next = 2;
+  } else if (first) {
+    std::ranges::copy(terms[0], sums_.begin());
+    next = 1;
+  }
+  for (uint32_t r = next; r < processes; ++r) {
+    std::ranges::transform(sums_, terms[r], sums_.begin(), std::plus<>());
   }
   return {};
 }
 
 Status GradientSums::share_sums(const Table& table) {
-  std::ranges::copy(sums_, part_of(rows_, place_.rank).begin());
+  std::vector<std::span<float>> sums;
+  for (uint32_t r = 0; r < place_.size; ++r) {
+    sums.push_back(r == place_.rank ? std::span(sums_) : part_of(rows_, r));
+  }
   if (place_.size > 1) {
     std::vector<std::span<std::byte>> parts;
-    for (uint32_t r = 0; r < place_.size; ++r) {
-      parts.push_back(std::as_writable_bytes(part_of(rows_, r)));
+    for (const std::span<float> part : sums) {
+      parts.push_back(std::as_writable_bytes(part));
     }
     BOWLINE_TRY(share(*group_, parts));
   }
-  const float* at = rows_.data();
-  for (const Part& part : parts_) {
-    for (const Item& item : part.items) {
+  for (uint32_t r = 0; r < place_.size; ++r) {
+    const float* at = sums[r].data();
+    for (const Item& item : parts_[r].items) {
       BOWLINE_TRY(gradient_row(table, item.tie)
                       .home.block->write(0, std::as_bytes(std::span(at, item.elements))));
       at += item.elements;
@@ -233,23 +241,22 @@ Status GradientSums::share_sums(const Table& table) {
   return {};
 }
 
-Status GradientSums::share_weights(Table& table) const {
-  std::vector<std::vector<std::byte>> buffers(place_.size);
+Status GradientSums::share_weights(Table& table) {
+  // No trained value has more bytes than its gradient, so the weights fit into the same place.
   std::vector<std::span<std::byte>> parts;
   for (uint32_t r = 0; r < place_.size; ++r) {
     uint64_t bytes = 0;
     for (const Item& item : parts_[r].items) {
       bytes += table.storages[item.tie].bytes();
     }
-    buffers[r].resize(bytes);
-    parts.emplace_back(buffers[r]);
+    parts.push_back(std::as_writable_bytes(part_of(rows_, r)).first(bytes));
   }
-  // Calls `each` with every storage of an owner and its place in the buffer.
+  // Calls `each` with every storage of an owner and its place.
   const auto walk = [&](uint32_t rank, const auto& each) -> Status {
     size_t at = 0;
     for (const Item& item : parts_[rank].items) {
       const uint64_t bytes = table.storages[item.tie].bytes();
-      BOWLINE_TRY(each(item.tie, std::span(buffers[rank]).subspan(at, bytes)));
+      BOWLINE_TRY(each(item.tie, parts[rank].subspan(at, bytes)));
       at += bytes;
     }
     return {};

@@ -48,7 +48,7 @@ class GradientSums {
   // Writes the sums to the gradient rows of all processes.
   Status share_sums(const params::Table& table);
   // Sends the values of each trained storage from its owner to the others. Counts them as written.
-  Status share_weights(params::Table& table) const;
+  Status share_weights(params::Table& table);
   // Takes the gradient rows as the sums.
   Status load(const params::Table& table);
 
