@@ -85,6 +85,7 @@ bool Threads::run_one(size_t thread) {
   const int32_t run = tasks_of_run(tasks, count()), runs = runs_of(tasks, count());
   const int32_t begin = (runs - claim) * run;
   for (int32_t task = begin; task < std::min(begin + run, tasks); ++task) {
+#ifdef __cpp_exceptions
     try {
       call_(context_, static_cast<size_t>(task), thread);
     } catch (...) {
@@ -92,6 +93,9 @@ bool Threads::run_one(size_t thread) {
         failure_ = std::current_exception();
       }
     }
+#else
+    call_(context_, static_cast<size_t>(task), thread);
+#endif
   }
   if (done_.fetch_add(1) + 1 == runs && caller_sleeps_.load()) {
     done_.notify_one();

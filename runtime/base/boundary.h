@@ -1,6 +1,6 @@
 // The boundary between the library and its callers. Nothing in the library throws on purpose; an
 // allocation of host memory that fails unwinds to here and becomes a status. Stages and locks are
-// undone on the way.
+// undone on the way. Without exceptions (BOWLINE_EXCEPTIONS=OFF) it ends the process.
 #pragma once
 
 #include <new>
@@ -13,11 +13,15 @@ namespace bowline {
 
 // out_of_memory, even where there is no room for the sentence.
 inline Status host_memory_exhausted() {
+#ifdef __cpp_exceptions
   try {
     return Status(Code::out_of_memory, "Host memory is exhausted.");
   } catch (const std::bad_alloc&) {
     return Status(Code::out_of_memory, "Out of memory.");  // short enough to need no allocation
   }
+#else
+  return Status(Code::out_of_memory, "Host memory is exhausted.");
+#endif
 }
 
 // What `call` returns; of an allocation that fails a status, or an empty value where none can be
@@ -25,6 +29,7 @@ inline Status host_memory_exhausted() {
 template <class F>
 auto guarded(F&& call) -> std::invoke_result_t<F> {
   using R = std::invoke_result_t<F>;
+#ifdef __cpp_exceptions
   try {
     return call();
   } catch (const std::bad_alloc&) {
@@ -35,6 +40,9 @@ auto guarded(F&& call) -> std::invoke_result_t<F> {
   } else {
     return R();
   }
+#else
+  return static_cast<R>(call());
+#endif
 }
 
 // As above, `call` on the state of a public object: bad_argument if it has none, for it was moved

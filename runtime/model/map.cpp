@@ -37,6 +37,7 @@ class Descriptor {
 // The callback is code of the program, which may use exceptions. None may pass through the library,
 // which could not keep its promises about unfinished work.
 Status call(const ModelReader& reader, uint64_t first, std::span<std::byte> out) {
+#ifdef __cpp_exceptions
   try {
     return reader.read(first, out);
   } catch (const std::bad_alloc&) {
@@ -46,6 +47,9 @@ Status call(const ModelReader& reader, uint64_t first, std::span<std::byte> out)
   } catch (...) {
     return Status(Code::bad_argument, "The reader throws an exception.");
   }
+#else
+  return reader.read(first, out);
+#endif
 }
 
 }  // namespace
