@@ -78,6 +78,9 @@ struct Job {
   bool adapter = false;
   GradientSum sum = GradientSum::by_micro_batch;
   float dropout = 0.1f;
+  std::string device = "cpu";
+  DType weights = DType::f32;
+  std::optional<DType> compute = {};
 };
 
 struct Outcome {
@@ -112,7 +115,8 @@ struct Part {
 Outcome train_part(const Job& run, const Part& part, std::shared_ptr<ProcessGroup> group) {
   Outcome out;
   TinyLm lm = tiny_lm(2, run.dropout, part.seed);
-  const Device device = open_test_device("cpu");
+  const Device device = open_test_device(run.device);
+  must(lm.model.cast(run.weights));
   if (run.adapter) {
     must(add_adapter(lm.model, "a",
                      {.rank = 2, .alpha = 4, .target = "*", .seed = 3, .dropout = 0.1f}));
@@ -123,6 +127,7 @@ Outcome train_part(const Job& run, const Part& part, std::shared_ptr<ProcessGrou
   o.optimizer = run.optimizer;
   o.clip_norm = run.clip_norm;
   o.gradient_sum = run.sum;
+  o.precision.compute_dtype = run.compute;
   o.processes = group;
   Result<Trainer> made = Trainer::create(lm.model, device, o);
   if (!made.ok()) {
@@ -195,6 +200,8 @@ const std::vector<Job> kJobs = {
     {.optimizer = {"sgd", {{"momentum", 0.9f}}}, .clip_norm = 0.01f},
     {.optimizer = {"adafactor"}, .clip_norm = 0},
     {.adapter = true},
+    // The device has copies of the weights in bf16, which follow the weights of another process.
+    {.compute = DType::bf16},
 };
 
 TEST(Processes, HaveTheBitsOfOneProcess) {
@@ -209,6 +216,22 @@ TEST(Processes, HaveTheBitsOfOneProcess) {
     }
   }
 }
+
+class ProcessesOn : public OnDevice {};
+
+// bf16 weights have f32 masters, of which only the owner of a storage has one.
+TEST_P(ProcessesOn, HaveTheBitsOfOneProcess) {
+  for (const DType weights : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(name_of(weights));
+    const Job run = {.accumulation = 3, .device = GetParam(), .weights = weights};
+    const Outcome one = train_part(run, {}, nullptr);
+    ASSERT_EQ(one.losses.size(), 3u);
+    for (const Outcome& each : train_together(2, run)) {
+      expect_same(each, one);
+    }
+  }
+}
+BOWLINE_ON_ALL_DEVICES(ProcessesOn);
 
 TEST(Processes, DivideTheOptimizerState) {
   const Job run;
