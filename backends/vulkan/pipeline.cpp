@@ -9,6 +9,7 @@
 #include "packed_shaders.h"
 #include "shader_code.h"
 #include "spirv.h"
+#include "vulkan_shaders.h"
 #include "word_elements.h"
 
 namespace bowline::detail::vulkan {
@@ -116,6 +117,9 @@ VkResult Pipelines::get(const PipelineKey& key, VkPipeline* pipeline) {
   if (found != pipelines_.end()) {
     *pipeline = found->second;
     return VK_SUCCESS;
+  }
+  if (kPackedShaders[key.shader].words == 0) {
+    return VK_ERROR_FEATURE_NOT_PRESENT;
   }
   VkSpecializationMapEntry entries[kMaxConstants];
   for (uint32_t i = 0; i < key.count; ++i) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests tools/cmake/select_ops.py: the operators that a build with BOWLINE_OPS contains."""
+"""Tests what a build with BOWLINE_OPS contains: its operators (tools/cmake/select_ops.py) and its
+shaders (tools/cmake/compile_shaders.py)."""
 
 import os
 import pathlib
@@ -10,6 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools/cmake"))
+import compile_shaders  # noqa: E402
 import generate_ops  # noqa: E402
 import select_ops  # noqa: E402
 
@@ -63,6 +65,31 @@ class Selection(unittest.TestCase):
                                  (["from:/no/such/file"], "there is no file /no/such/file")):
                 with self.subTest(items), self.assertRaisesRegex(Refused, words):
                     select(*items)
+
+
+SHADERS = [name for path in (ROOT / "shaders").glob("*.comp") for name, _ in compile_shaders.variants(path)]
+
+
+def unused(parts, *kernels):
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join([parts, *(str(ROOT / f"backends/vulkan/kernels/{k}.cpp") for k in kernels), ""]))
+        file.flush()
+        return compile_shaders.unused(SHADERS, pathlib.Path(file.name), ROOT / "backends/vulkan")
+
+
+class Shaders(unittest.TestCase):
+    def test_the_backend_names_every_variant(self):
+        self.assertFalse(unused("a_dtype_that_no_shader_has"))
+
+    def test_variants_of_dtypes_and_of_quantized_weights_are_left_out(self):
+        found = unused("bf16 codes")
+        self.assertLessEqual({"norm_rms_bf16", "matvec_bf16_plain", "matvec_f32_codes", "write_codes_f16"}, found)
+        self.assertFalse({"norm_rms_f16", "norm_rms_f32", "matvec_f32_plain", "cast_2_4"} & found)
+
+    def test_variants_of_kernels_are_left_out_unless_others_use_them(self):
+        found = unused("", "recurrent", "losses")
+        self.assertLessEqual({"recurrent_lstm_f32", "recurrent_grad_gru_f16", "cross_entropy_rows_f32"}, found)
+        self.assertFalse([name for name in found if name.startswith(("matmul", "norm", "reduce"))])
 
 
 if __name__ == "__main__":

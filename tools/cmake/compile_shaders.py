@@ -5,7 +5,8 @@
     //! ops Add Sub Mul                       the operators that a family file serves
 
 `list` prints the variants of files; `build` makes one variant; `index` writes the C++ that holds
-all of them.
+all of them. If the build lacks operators or dtypes (BOWLINE_OPS), the index has the names of all
+variants, but only the words of those that its kernels use.
 """
 
 import argparse
@@ -180,14 +181,38 @@ def by_dtype(names):
             yield f"inline constexpr {struct} {key}{{{', '.join(rows)}}};"
 
 
+def unused(names, left_out, sources):
+    """Returns the variants that no kernel of the build uses.
+
+    The first line of the file `left_out` has dtypes, and "codes" for quantized weights: variants
+    with such a part of their name are not used. The other lines are kernel files that are not in
+    the build. The C++ files name a variant `shader::NAME`, also without a dtype or size, or begin
+    its name: `shader::update_##NAME`.
+    """
+    without, *files = left_out.read_text().splitlines()
+    if not without and not files:
+        return set()
+    named = set()
+    for path in sorted(p for p in sources.rglob("*") if p.suffix in (".cpp", ".h") and str(p) not in files):
+        named.update(re.findall(r"\bshader::(\w+)", path.read_text()))
+
+    def is_used(name):
+        parts = name.split("_")
+        keys = {name} | {"_".join(parts[:i] + parts[i + 1:]) for i, part in enumerate(parts) if part in TYPES or part in BYTES}
+        return not set(parts) & set(without.split()) and any(
+            key in named or any(n.endswith("_") and key.startswith(n) for n in named) for key in keys)
+
+    return {name for name in names if not is_used(name)}
+
+
 def index(args):
-    binaries = sorted(pathlib.Path(p) for p in args.files)
-    modules = [without_names(b.read_bytes()) for b in binaries]
-    names = [b.stem for b in binaries]
+    files = {path.stem: path for path in map(pathlib.Path, args.files)}
+    names = sorted({*files, *args.absent})
+    modules = [without_names(files[n].read_bytes()) if n in files else [] for n in names]
     made = "// Made by tools/cmake/compile_shaders.py from the shaders of the build; do not edit.\n"
     header = [made, "#pragma once\n", "#include <cstddef>", "#include <cstdint>\n",
               f"namespace {args.namespace} {{\n",
-              "struct PackedShader {", "  const char* name;", "  size_t words;",
+              "struct PackedShader {", "  const char* name;", "  size_t words;   // 0: the build lacks it",
               "  size_t before;  // words of the modules before it in its pack",
               "  size_t at;      // the first byte of its pack", "};\n",
               "// One number per variant: a shader that is not there does not compile.",
@@ -226,6 +251,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     lister = verbs.add_parser("list")
+    lister.add_argument("--left-out", required=True, help="parts of names, and kernel files, that are not in the build")
+    lister.add_argument("--sources", required=True, help="folder of the C++ files that name shaders")
     lister.add_argument("files", nargs="*")
     maker = verbs.add_parser("build")
     for flag in ("--source", "--output", "--glslang"):
@@ -237,12 +264,14 @@ def main():
     indexer = verbs.add_parser("index")
     indexer.add_argument("--output", required=True)
     indexer.add_argument("--namespace", required=True)
+    indexer.add_argument("--absent", action="append", default=[], help="a variant that the build lacks")
     indexer.add_argument("files", nargs="*")
     args = parser.parse_args()
     if args.verb == "list":
-        for file in args.files:
-            for name, defines in variants(pathlib.Path(file)):
-                print("|".join([name, file, *defines]))
+        rows = [(name, file, defines) for file in args.files for name, defines in variants(pathlib.Path(file))]
+        absent = unused([name for name, _, _ in rows], pathlib.Path(args.left_out), pathlib.Path(args.sources))
+        for name, file, defines in rows:
+            print("|".join([name] if name in absent else [name, file, *defines]))
     elif args.verb == "build":
         build(args)
     else:

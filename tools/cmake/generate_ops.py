@@ -38,6 +38,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # leaves nothing in the source tree
 import formats  # noqa: E402
+import kernel_tables  # noqa: E402
 import optimizers  # noqa: E402
 import select_ops  # noqa: E402
 
@@ -370,6 +371,9 @@ def ops_header(file_ops, internal_ops, enums, selection):
               "}",
               "// Whether the build contains the operator (BOWLINE_OPS).", "constexpr bool has_op([[maybe_unused]] Op op) {",
               *select_ops.has_op(file_ops + internal_ops, selection.ops), "}",
+              "// Whether the build has kernels for the storage dtype.",
+              "constexpr bool has_dtype([[maybe_unused]] DType type) {",
+              f"  return {select_ops.has_dtype(selection.dtypes)};", "}",
               "// Whether the build has kernels that read quantized weights, and gradients.",
               f"inline constexpr bool kHasQuantized = {str(selection.quantized).lower()};",
               f"inline constexpr bool kHasTraining = {str(selection.training).lower()};",
@@ -445,63 +449,6 @@ def op_table(ops, derived, selected):
               "const OpDef& op_def(Op op) {", "  static constexpr std::array<const OpDef*, kOps> table = {"]
     lines += [f"      &detail::{space(n)}::op_{stem_of(n)}," if n in selected else f"      &op_left_out,  // {n}" for n, _, _ in ops]
     lines += ["  };", "  return *table[static_cast<size_t>(index_of(op))];", "}\n", "}  // namespace bowline\n"]
-    return "\n".join(lines)
-
-
-DTYPES_HEAD = r"^//! %s(?:\(([\w, ]+)\))?%s$"
-
-
-def claims_of(path, stems, families, dtypes):
-    """Returns [(operator, dtype, symbol)] of a kernel file. The operator is its stem, or those of
-    `//! ops A B`, `//! ops(f16, bf16) A B` or `//! ops(any) A`. `//! elementwise`, `//!
-    elementwise(f16)` or `//! optimizers(f16)` stand for the operators with formulas of these
-    dtypes, which the argument `families` lists."""
-    text = path.read_text()
-    heads = re.findall(DTYPES_HEAD % ("ops", " (.*)"), text, re.M)
-    found = [(types, names.split(), None) for types, names in heads]
-    found += [(types, list(members), family) for family, members in families.items()
-              for types in re.findall(DTYPES_HEAD % (family, ""), text, re.M)]
-    if not found and path.stem in stems:
-        found = [("", [stems[path.stem]], None)]
-    for types, names, symbol in found:
-        columns = dtypes if types == "any" else [t for t in re.split(r"[, ]+", types) if t] or ["f32"]
-        for name in names:
-            for t in columns:
-                if t not in dtypes:
-                    fail(f"{path}: there is no dtype {t}.")
-                if symbol and t not in families[symbol][name]:
-                    continue
-                suffix = "" if types == "any" or t == "f32" else f"_{t}"
-                yield name, t, (symbol or stem_of(name)) + suffix
-
-
-def kernel_table(backend, folder, extra, ops, families, dtypes, lists):
-    """Generates the table of kernels: a row per op, a column per dtype. Each file has the namespace
-    <stem>_kernels, so local names may repeat between files. The table has the selected operators
-    and dtypes alone."""
-    claims = {}
-    stems = {stem_of(n): n for n, _, _ in ops}
-    names = {n for n, _, _ in ops}
-    for path in sorted(p for f in [folder, *extra] for p in f.glob("*") if p.suffix in (".cpp", ".cu", ".comp")):
-        for name, dtype, symbol in claims_of(path, stems, families, dtypes):
-            if name not in names:
-                fail(f"{path}: claims {name}, which is in no op list.")
-            if (name, dtype) in claims:
-                fail(f"{path}: claims {name} in {dtype}, which {claims[name, dtype][0]} claims too.")
-            claims[name, dtype] = (path, symbol)
-    claims = {(name, dtype): claim for (name, dtype), claim in claims.items()
-              if name in lists.selection.ops and dtype in lists.selection.dtypes}
-    lines = [HEADER, '#include "kernel.h"\n', f"namespace bowline::detail::{backend} {{\n"]
-    for space, symbol in dict.fromkeys((path.stem, symbol) for path, symbol in claims.values()):
-        lines += [f"namespace {space}_kernels {{", f"extern const Kernel kernel_{symbol};", "}"]
-    lines += ["\nconst device::KernelTable<Kernel> kKernels = {"]
-    for n, _, _ in ops:
-        at = [claims.get((n, t)) for t in dtypes]
-        row = [f"&{c[0].stem}_kernels::kernel_{c[1]}" if c else "nullptr" for c in at]
-        while len(row) > 1 and row[-1] == "nullptr":
-            row.pop()
-        lines += [f"    {{{', '.join(row)}}},  // {n}"]
-    lines += ["};\n", f"}}  // namespace bowline::detail::{backend}\n"]
     return "\n".join(lines)
 
 
@@ -593,7 +540,7 @@ def main():
     for spec in args.kernels:
         backend, folders = spec.split("=", 1)
         folder, *extra = [Path(f) for f in folders.split(";")]
-        write(generated / f"kernels_{backend}.cpp", kernel_table(backend, folder, extra, ops, families, lists.dtypes, lists))
+        kernel_tables.write_all(generated, backend, [folder, *extra], {n: stem_of(n) for n, _, _ in ops}, lists, families, write, fail)
 
 
 if __name__ == "__main__":

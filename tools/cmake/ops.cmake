@@ -48,7 +48,8 @@ function(bowline_generate_ops)
   set(generator "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py")
   set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${heads}
     "${PROJECT_SOURCE_DIR}/runtime/device/program.h" "${generator}" "${PROJECT_SOURCE_DIR}/tools/cmake/optimizers.py"
-    "${PROJECT_SOURCE_DIR}/tools/cmake/formats.py" "${PROJECT_SOURCE_DIR}/tools/cmake/select_ops.py")
+    "${PROJECT_SOURCE_DIR}/tools/cmake/formats.py" "${PROJECT_SOURCE_DIR}/tools/cmake/kernel_tables.py"
+    "${PROJECT_SOURCE_DIR}/tools/cmake/select_ops.py")
   bowline_generate_code()
   foreach(name IN LISTS BOWLINE_SCHEMAS)
     set(schema "${PROJECT_SOURCE_DIR}/schemas/${name}.fbs")

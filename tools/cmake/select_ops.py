@@ -182,6 +182,11 @@ def has_op(ops, selected):
             "      return false;", "  }"]
 
 
+def has_dtype(selected):
+    """Returns the expression of the generated function has_dtype()."""
+    return " && ".join(f"type != DType::{t}" for t in ("f16", "bf16") if t not in selected) or "true"
+
+
 def reduced_schema(root, lists):
     """Returns ops.fbs with no attributes for operators that are not selected, so that flatc
     generates no code for them."""

@@ -43,16 +43,22 @@ function(bowline_compile_shaders target)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources} ${BOWLINE_SHADER_SCRIPT})
   file(MAKE_DIRECTORY ${out})
   execute_process(
-    COMMAND ${python} ${BOWLINE_SHADER_SCRIPT} list ${sources}
+    COMMAND ${python} ${BOWLINE_SHADER_SCRIPT} list --left-out ${BOWLINE_GENERATED_DIR}/generated/left_out_vulkan.txt
+            --sources ${CMAKE_CURRENT_SOURCE_DIR} ${sources}
     OUTPUT_VARIABLE listing RESULT_VARIABLE failed ERROR_VARIABLE message OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(failed)
     message(FATAL_ERROR "${message}")
   endif()
   string(REPLACE "\n" ";" lines "${listing}")
   set(binaries)
+  set(absent)
   foreach(line IN LISTS lines)
     string(REPLACE "|" ";" fields "${line}")
     list(POP_FRONT fields name source)
+    if(NOT source)
+      list(APPEND absent --absent ${name})
+      continue()
+    endif()
     set(defines)
     foreach(define IN LISTS fields)
       list(APPEND defines --define ${define})
@@ -72,7 +78,7 @@ function(bowline_compile_shaders target)
   add_custom_command(
     OUTPUT ${out}/vulkan_shaders.h ${out}/vulkan_shaders.cpp
     COMMAND ${python} ${BOWLINE_SHADER_SCRIPT} index --output ${out}/vulkan_shaders
-            --namespace bowline::detail::vulkan ${binaries}
+            --namespace bowline::detail::vulkan ${absent} ${binaries}
     DEPENDS ${binaries} ${BOWLINE_SHADER_SCRIPT}
     COMMENT "Shader index"
     VERBATIM)
