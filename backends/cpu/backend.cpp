@@ -17,8 +17,26 @@
 #include "compute/targets.h"
 #include "kernel.h"
 
+#ifdef __APPLE__
+#include <mach/mach.h>
+#endif
+
 namespace bowline::detail::cpu {
 namespace {
+
+// Pages of host memory that no process uses, or that the kernel can take back.
+uint64_t free_pages() {
+#ifdef __APPLE__
+  vm_statistics64_data_t pages{};
+  mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
+  const auto to = reinterpret_cast<host_info64_t>(&pages);
+  const bool known =
+      host_statistics64(mach_host_self(), HOST_VM_INFO64, to, &count) == KERN_SUCCESS;
+  return known ? uint64_t{pages.free_count} + pages.inactive_count : 0;
+#else
+  return static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES));
+#endif
+}
 
 using namespace device;
 
@@ -212,7 +230,7 @@ class CpuDevice : public device::Device {
   Result<device::MemoryInfo> memory_info() override {
     const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     device::MemoryInfo memory{static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page,
-                              static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page};
+                              free_pages() * page};
     // Includes the page cache, which the kernel frees on demand.
     if (std::FILE* file = std::fopen("/proc/meminfo", "re"); file != nullptr) {
       char line[128];

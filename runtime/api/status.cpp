@@ -5,7 +5,7 @@
 
 namespace bowline {
 
-struct [[gnu::visibility("hidden")]] Status::Error {
+struct Status::Error {
   Code code;
   std::string message;
   bool is_shared = false;  // never changed or released

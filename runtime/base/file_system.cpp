@@ -4,7 +4,6 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +13,7 @@
 
 #if __has_include(<linux/openat2.h>)
 #include <linux/openat2.h>
+#include <sys/syscall.h>
 #endif
 
 namespace bowline {

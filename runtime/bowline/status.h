@@ -76,7 +76,7 @@ class [[nodiscard]] Status {
   Status as(Code code) &&;
 
  private:
-  struct Error;
+  struct [[gnu::visibility("hidden")]] Error;
   static Error* copy_of(const Error& error);
   static void release(Error* error) noexcept;
 

@@ -12,18 +12,35 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND BOWLINE_HIDDEN -fno-gnu-unique)
 endif()
 
+# The linker that merges objects. lld knows the option only since version 20, and CMake prefers lld
+# for Clang.
+function(bowline_find_merging_linker)
+  foreach(linker IN ITEMS "${CMAKE_LINKER}" ld.bfd ld)
+    execute_process(COMMAND "${linker}" --help OUTPUT_VARIABLE help ERROR_QUIET)
+    if(help MATCHES "--force-group-allocation")
+      set(BOWLINE_MERGING_LINKER "${linker}" CACHE INTERNAL "")
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "No linker knows --force-group-allocation, which makes one object of the library: "
+    "install GNU ld (Debian: binutils), or lld 20 or newer.")
+endfunction()
+
 # Makes `object`: the objects of the targets PARTS and the archives ARCHIVES, linked to one. Only
 # the public API stays global.
 function(bowline_merge_objects object)
   cmake_parse_arguments(PARSE_ARGV 1 merged "" "" "PARTS;ARCHIVES")
+  if(NOT BOWLINE_MERGING_LINKER)
+    bowline_find_merging_linker()
+  endif()
   set(objects "")
   foreach(part IN LISTS merged_PARTS)
-    list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,[.]gch$>" "$<TARGET_PROPERTY:${part},INTERFACE_SOURCES>")
+    list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,[.][gp]ch$>" "$<TARGET_PROPERTY:${part},INTERFACE_SOURCES>")
   endforeach()
   file(GENERATE OUTPUT "${object}.list" CONTENT "$<JOIN:${objects};${merged_ARCHIVES},\n>\n")
   list(TRANSFORM BOWLINE_PUBLIC_SYMBOLS PREPEND "--keep-global-symbol=" OUTPUT_VARIABLE public)
   add_custom_command(OUTPUT "${object}"
-    COMMAND "${CMAKE_LINKER}" -r --force-group-allocation -o "${object}" "@${object}.list"
+    COMMAND "${BOWLINE_MERGING_LINKER}" -r --force-group-allocation -o "${object}" "@${object}.list"
     COMMAND "${CMAKE_OBJCOPY}" --localize-hidden --wildcard ${public} "${object}"
     DEPENDS ${objects} "${object}.list" COMMENT "One object of the library, with local symbols" COMMAND_EXPAND_LISTS VERBATIM)
 endfunction()
@@ -48,6 +65,14 @@ function(bowline_add_library target type)
     target_link_libraries(${target} PRIVATE ${parts} ${BOWLINE_BACKEND_LINKS} Threads::Threads)
     target_link_options(${target} PRIVATE "LINKER:--version-script,${exports}")
     set_target_properties(${target} PROPERTIES LINK_DEPENDS "${exports}" SOVERSION 0 VERSION ${PROJECT_VERSION})
+  elseif(APPLE)
+    # No linker of Darwin makes symbols of an object local. Hidden ones can clash with a program.
+    add_library(${target} STATIC)
+    foreach(part IN LISTS parts)
+      target_sources(${target} PRIVATE "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,[.][gp]ch$>")
+    endforeach()
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+    target_link_libraries(${target} PRIVATE ${names} Threads::Threads)
   else()
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}.o")
     bowline_merge_objects("${object}" PARTS ${parts} ARCHIVES ${archives})

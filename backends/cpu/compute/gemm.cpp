@@ -57,10 +57,10 @@ struct Job {
 // a multiple of 24 is at most 16 above a multiple of 64. Strips have 6 rows or 4.
 size_t thread_scratch_floats(const GemmShape& s, bool a_codes) {
   const size_t depth = std::min(s.k, kDepth);
-  const size_t panels = depth * std::min(round_up(s.n, 64) + 16, kColumns);
+  const size_t panels = depth * std::min<size_t>(round_up(s.n, 64) + 16, kColumns);
   const size_t b = s.m == 1 ? std::max(panels, integer_row_floats(s.k)) : panels;
   const size_t a =
-      transposed_a(s.layout) || a_codes ? depth * std::min(round_up(s.m, 12), kRows) : 0;
+      transposed_a(s.layout) || a_codes ? depth * std::min<size_t>(round_up(s.m, 12), kRows) : 0;
   return round_up(a + b + 16, 16);
 }
 

@@ -202,11 +202,11 @@ struct Scratch16 {
   size_t sums;
 
   explicit Scratch16(const GemmShape& s)
-      : columns(std::min(round_up(s.n, 64), kColumns16)),
-        packed_row(std::min(round_up(s.m, 32), kPacked16)),
+      : columns(std::min<size_t>(round_up(s.n, 64), kColumns16)),
+        packed_row(std::min<size_t>(round_up(s.m, 32), kPacked16)),
         panels(std::min(s.k, kWords16) * columns),
         packed(round_up(std::min(s.k, kWords16) * packed_row, 16)),
-        sums(std::min(round_up(s.m, kTileRowsOfAll), kRows16) * columns) {}
+        sums(std::min<size_t>(round_up(s.m, kTileRowsOfAll), kRows16) * columns) {}
   size_t words() const { return round_up(panels + packed + sums, 16); }
 };
 
