@@ -71,6 +71,13 @@ std::unique_ptr<PyModel> open(const std::string& path, bool memory_map) {
       PyModel{{}, take(unlocked([&] { return Model::open(path, options); }))});
 }
 
+Parameter tied_parameter(PyModel& m, const std::string& name, Parameter other, bool transpose,
+                         int64_t row_start, int64_t rows, const std::vector<int64_t>& shape) {
+  const View view = {row_start, rows, shape, transpose};
+  return take(
+      m.model.tied_parameter(name, other, view == View() ? std::nullopt : std::optional(view)));
+}
+
 void add_ties(nb::class_<PyModel>& model) {
   model
       .def(
@@ -275,15 +282,12 @@ void add_models(nb::module_& module) {
           "name"_a, "shape"_a, nb::kw_only(), "init"_a = "zeros", "scale"_a = 0.0f,
           "role"_a = "weight", "dtype"_a = "f32", "Declares a parameter with its own storage.")
       .def(
-          "tied_parameter",
-          [](PyModel& m, const std::string& name, Parameter other, bool transpose) {
-            View view;
-            view.transpose = transpose;
-            return take(m.model.tied_parameter(name, other,
-                                               transpose ? std::optional(view) : std::nullopt));
-          },
-          "name"_a, "other"_a, nb::kw_only(), "transpose"_a = false,
-          "Declares a parameter that shares the storage of another one.")
+          "tied_parameter", &tied_parameter, "name"_a, "other"_a, nb::kw_only(),
+          "transpose"_a = false, "row_start"_a = 0, "rows"_a = -1,
+          "shape"_a = std::vector<int64_t>{},
+          "Declares a parameter that shares the storage of another one.\n\nIt uses `rows` rows of "
+          "the storage from row_start on (-1: all others), reshaped to `shape`, then with the last "
+          "two axes exchanged if transpose is True.")
       .def(
           "find", [](PyModel& m, const std::string& name) { return take(m.model.find(name)); },
           "name"_a, "Returns the handle of a parameter.")

@@ -35,6 +35,7 @@ from bowline._bowline import (
     version,
 )
 from bowline._error import Error
+from bowline._torch import ImportedTorch, import_torch
 
 __version__ = version().split(" ")[0]
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Error",
     "Generator",
     "GraphBuilder",
+    "ImportedTorch",
     "Model",
     "Parameter",
     "Session",
@@ -52,6 +54,7 @@ __all__ = [
     "devices",
     "import_adapter",
     "import_model",
+    "import_torch",
     "optimizers",
     "version",
 ]
