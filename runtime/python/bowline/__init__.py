@@ -34,11 +34,13 @@ from bowline._bowline import (
     optimizers,
     version,
 )
+from bowline._adapter import Adapter
 from bowline._error import Error
 from bowline._torch import ImportedTorch, import_torch
 
 __version__ = version().split(" ")[0]
 __all__ = [
+    "Adapter",
     "ChatTemplate",
     "Device",
     "Error",
