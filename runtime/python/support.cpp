@@ -52,6 +52,12 @@ void check(const Status& status) {
   }
 }
 
+void check_signals() {
+  if (PyErr_CheckSignals() != 0) {
+    throw nb::python_error();
+  }
+}
+
 nb::object object_of(const c::Json& json) {
   switch (json.type()) {
     case c::Json::value_t::object: {

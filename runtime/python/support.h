@@ -38,6 +38,9 @@ T take(Result<T> result) {
   return std::move(result).value();
 }
 
+// Raises KeyboardInterrupt after Ctrl-C.
+void check_signals();
+
 // Runs work of the library without the lock of the interpreter.
 template <class F>
 auto unlocked(F&& work) {

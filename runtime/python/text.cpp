@@ -26,13 +26,6 @@ std::vector<text::ChatMessage> messages_of(
   return out;
 }
 
-// Raises KeyboardInterrupt after Ctrl-C.
-void check_signals() {
-  if (PyErr_CheckSignals() != 0) {
-    throw nb::python_error();
-  }
-}
-
 std::vector<int32_t> generate(text::Generator& g, const std::vector<int32_t>& prompt,
                               size_t max_tokens) {
   take(unlocked([&] { return g.replace(prompt); }));

@@ -13,6 +13,7 @@ using namespace nb::literals;
 struct PyTrainer {
   Trainer trainer;
   std::exception_ptr thrown;
+  uint32_t accumulation;
 };
 
 // Raises the exception of a hook instead of the error that it caused.
@@ -104,8 +105,23 @@ void create(PyTrainer* self, PyModel& model, const Device& device, const std::st
                                              {"rollback", OnNonFinite::rollback}},
                                             "reaction to non-finite steps");
   options.start = from_checkpoint ? TrainStart::from_checkpoint : TrainStart::fresh;
-  new (self) PyTrainer{
-      take(unlocked([&] { return Trainer::create(model.model, device, options); })), nullptr};
+  new (self)
+      PyTrainer{take(unlocked([&] { return Trainer::create(model.model, device, options); })),
+                nullptr, accumulation};
+}
+
+// The micro-batches one by one, so that Ctrl-C ends the call between two of them.
+nb::object step_by_micro_steps(PyTrainer& t, std::span<const std::span<const Tensor>> batches) {
+  std::optional<StepReport> report;
+  while (!report) {
+    check_signals();
+    const size_t next = t.trainer.accumulated();
+    Result<std::optional<StepReport>> done =
+        unlocked([&] { return t.trainer.micro_step(batches[next]); });
+    check_hook(t, done.status());
+    report = std::move(done).value();
+  }
+  return report_of(*report);
 }
 
 nb::object step(PyTrainer& t, const nb::list& batches) {
@@ -114,6 +130,9 @@ nb::object step(PyTrainer& t, const nb::list& batches) {
   for (const nb::handle batch : batches) {
     arrays.push_back(std::make_unique<Arrays>(nb::cast<nb::dict>(batch)));
     spans.emplace_back(arrays.back()->tensors());
+  }
+  if (spans.size() > 1 && spans.size() == t.accumulation && !t.trainer.needs_loss_weights()) {
+    return step_by_micro_steps(t, spans);
   }
   const Result<StepReport> report = unlocked([&] { return t.trainer.step(spans); });
   check_hook(t, report.status());
@@ -228,8 +247,8 @@ void add_trainers(nb::module_& module) {
            "Makes a trainer. optimizers() lists the optimizers and their settings.")
       .def("step", &step, "batches"_a,
            "Trains with one step, and returns its report.\n\nbatches: a list of `accumulation` "
-           "dicts "
-           "with arrays by name.")
+           "dicts with arrays by name. After Ctrl-C, the finished micro-batches stay: call step() "
+           "again with the same batches, or restart_step() first to use others.")
       .def("micro_step", &micro_step, "batch"_a,
            "Trains with one micro-batch. Returns a report if it finished a step, else None.")
       .def(

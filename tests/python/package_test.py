@@ -3,6 +3,7 @@
 usage: package_test.py, with the package bowline and NumPy on the path
 """
 
+import _thread
 import gc
 import pathlib
 import tempfile
@@ -204,6 +205,32 @@ class Package(unittest.TestCase):
         thread.join()
         margin = (end - start) / 5
         self.assertTrue(any(start + margin < t < end - margin for t in ticks))
+
+    def test_ctrl_c_ends_a_step_between_micro_batches(self):
+        model, count = build(), 10000
+        batches = [data()] * count
+        trainer, _ = self.trained(model, 0, accumulation=count)
+        called = threading.Event()
+
+        def press():
+            called.wait()
+            _thread.interrupt_main()
+
+        thread = threading.Thread(target=press)
+        thread.start()
+        before = model["first"]
+        with self.assertRaises(KeyboardInterrupt):
+            called.set()
+            trainer.step(batches)
+        thread.join()
+        self.assertEqual(trainer.steps, 0)
+        self.assertLess(trainer.accumulated, count)
+        numpy.testing.assert_array_equal(model["first"], before)
+        expected = build()
+        other, _ = self.trained(expected, 0, accumulation=count)
+        self.assertEqual(trainer.step(batches)["loss"], other.step(batches)["loss"])
+        numpy.testing.assert_array_equal(model["first"], expected["first"])
+        self.assert_fails("bad_argument", "", lambda: trainer.step(batches[1:]))
 
     def test_sessions_keep_their_model_and_device(self):
         model = build()
