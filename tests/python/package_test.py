@@ -5,11 +5,15 @@ usage: package_test.py, with the package bowline and NumPy on the path
 
 import _thread
 import gc
+import importlib
 import pathlib
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import bowline
 import numpy
@@ -259,6 +263,15 @@ class Package(unittest.TestCase):
         text = bowline.ChatTemplate.named("chatml").render([{"role": "user", "content": "hi"}])
         self.assertEqual(text, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
         self.assert_fails("bad_argument", "role", lambda: bowline.ChatTemplate.named("chatml").render([{"content": "hi"}]))
+
+    def test_optional_packages_are_loaded_late_and_named_if_absent(self):
+        done = subprocess.run([sys.executable, "-c", "import bowline, sys; print(sorted({'torch', 'flwr'} & set(sys.modules)))"],
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout.strip(), "[]")
+        with unittest.mock.patch.dict(sys.modules, {"torch": None, "flwr": None, "flwr.app": None}):
+            self.assert_fails("unsupported", "pip install torch", lambda: bowline.import_torch(None, None))
+            with self.assertRaisesRegex(ImportError, "pip install \"flwr"):
+                importlib.import_module("bowline.flower")
 
     def test_bf16_is_read_as_float32(self):
         model = build()

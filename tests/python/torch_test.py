@@ -225,6 +225,26 @@ class Torch(unittest.TestCase):
         x = torch.randn(5, 1, 10, 10)
         numpy.testing.assert_allclose(self.run_model(imported, {"input": x}, {"batch": 5})["output"], module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
+    def test_products_of_dynamic_dimensions(self):
+        def heads(x):
+            q = x.reshape(x.shape[0] * 2, -1, 4)
+            return F.scaled_dot_product_attention(q, q, q).reshape(x.shape)
+
+        class Module(nn.Module):
+            def forward(self, inputs):
+                return heads(inputs["x"])
+
+        class Mean(nn.Module):
+            def forward(self, x):
+                return x / x.shape[0]
+
+        imported = bowline.import_torch(Module(), ({"x": torch.randn(3, 6, 4)},), ({"x": {0: BATCH}},))
+        self.assertEqual(imported.report["inputs"], [{"name": "inputs_x", "dtype": "f32", "shape": ["batch", 6, 4]}])
+        x = torch.randn(5, 6, 4)
+        got = self.run_model(imported, {"inputs_x": x}, {"batch": 5})["output"]
+        numpy.testing.assert_allclose(got, heads(x).numpy(), rtol=1e-4, atol=1e-5)
+        self.assert_fails("unsupported", ["aten.div.Tensor", "size of a dynamic dimension"], Mean(), torch.ones(3, 4), ({0: BATCH},))
+
     def test_transformer_encoders(self):
         for first in (True, False):
             layer = nn.TransformerEncoderLayer(WIDTH, 4, 32, batch_first=True, norm_first=first, activation="gelu")
@@ -233,6 +253,13 @@ class Torch(unittest.TestCase):
             x = torch.randn(3, 7, WIDTH)
             got = self.run_model(imported, {"src": x}, {"batch": 3, "seq": 7})["output"]
             numpy.testing.assert_allclose(got, module(x).numpy(), rtol=1e-4, atol=1e-5)
+
+    def test_a_transposed_weight_can_have_an_adapter(self):
+        table = nn.Embedding(9, WIDTH)
+        module = Zoo(lambda ids: table(ids) @ table.weight.T)
+        module.table = table
+        model = bowline.import_torch(module, torch.zeros(2, 3, dtype=torch.int64)).model
+        self.assertEqual(model.add_adapter("mine", rank=2, target="table.weight")["targets"], ["table.weight"])
 
     def test_ties_of_a_module_list(self):
         imported = bowline.import_torch(Shared(), torch.randn(2, 5))

@@ -178,15 +178,28 @@ def _keep_dropout(torch, program):
     program.graph_module.recompile()
 
 
+def _leaf_specs(value, spec):
+    """Returns the entry of dynamic_shapes for each value in nested dicts, lists and tuples."""
+    if isinstance(value, dict):
+        parts = [(v, spec.get(k) if isinstance(spec, dict) else None) for k, v in value.items()]
+    elif isinstance(value, (list, tuple)):
+        parts = [(v, spec[i] if isinstance(spec, (list, tuple)) and i < len(spec) else None) for i, v in enumerate(value)]
+    else:
+        return [spec]
+    return [leaf for v, s in parts for leaf in _leaf_specs(v, s)]
+
+
 def _dim_names(torch, program, placeholders, args, kwargs, dynamic_shapes):
     """Returns the name of each symbol in shapes: that of its Dim, or of the input and axis."""
     names = {}
-    specs = list(dynamic_shapes or [])
-    if isinstance(dynamic_shapes, dict):
-        order = list(inspect.signature(program.module().forward).parameters)[:len(args)] if args else list(kwargs)
-        specs = [dynamic_shapes.get(name) for name in order]
-    leaves = torch.utils._pytree.tree_leaves((args, kwargs))
-    flat = specs if len(specs) == len(leaves) else [None] * len(leaves)
+    flat = []
+    parameters = list(inspect.signature(program.module().forward).parameters) if args else list(kwargs)
+    for i, value in enumerate(args or kwargs.values()):
+        if isinstance(dynamic_shapes, dict):
+            spec = dynamic_shapes.get(parameters[min(i, len(parameters) - 1)])
+        else:
+            spec = dynamic_shapes[i] if dynamic_shapes and i < len(dynamic_shapes) else None
+        flat += _leaf_specs(value, spec)
     for (node, _), spec in zip(placeholders, flat):
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
@@ -227,6 +240,8 @@ class Walk:
     # What operators use.
 
     def op(self, name, inputs, **attributes):
+        if name == "Reshape":
+            attributes["dims"] = self._with_inferred(attributes["dims"])
         module = self._place_of(self._node)[0]
         return self._graph.op(name, inputs, node=f"{module}.{self._node.name}" if module else self._node.name, **attributes)
 
@@ -282,12 +297,12 @@ class Walk:
 
     def reshape(self, value, node):
         """Reshapes a value to the shape of the node."""
-        dims = self.dims(node)
-        unknown = [i for i, d in enumerate(dims) if d is None]
-        self.need(len(unknown) <= 1, node, f"its shape {list(self._meta(node).shape)} has several products or sums of dynamic dimensions")
-        for i in unknown:
-            dims[i] = -1
-        return self.op("Reshape", [value], dims=dims)
+        return self.op("Reshape", [value], dims=self.dims(node))
+
+    def _with_inferred(self, dims):
+        """Reshape infers one size. Bowline has no formulas of dimensions."""
+        self.need(dims.count(None) <= 1, self._node, "a shape has several products or sums of dynamic dimensions")
+        return [-1 if d is None else d for d in dims]
 
     def flat(self, value, size):
         return self.op("Reshape", [value], dims=[size])
@@ -306,6 +321,8 @@ class Walk:
         if not isinstance(x, torch.fx.Node) or not isinstance(x.meta.get("val"), torch.Tensor):
             raise Error(f"The operator {self._node.target} of PyTorch cannot be imported: an argument is the size of a dynamic dimension. "
                         f"{self.call_of(self._node)} Pass the value as an input.", "unsupported")
+        if x not in self._values:
+            self._add_late(x)
         known = self._values[x]
         if isinstance(known, torch.Tensor):
             return self._constant_of(known, dtype)
@@ -349,7 +366,7 @@ class Walk:
     def add(self, node):
         """Adds a node that calls an operator."""
         from bowline import _torch_shapes  # noqa: F401, registers operators
-        from bowline._torch_operators import OPERATORS
+        from bowline._torch_operators import OPERATORS, PERMUTATIONS
 
         torch = self.torch
         self._node = node
@@ -368,7 +385,18 @@ class Walk:
         if function is None:
             raise Error(f"The operator {node.target} of PyTorch has no counterpart in Bowline. {self.call_of(node)} Write this line with other operators, "
                         "or compute it outside of the module and pass the result as an input.", "unsupported")
-        self._values[node] = function(self, node)
+        # MatMul can transpose its inputs, so many transposes are never needed.
+        if str(node.target) not in PERMUTATIONS:
+            self._values[node] = function(self, node)
+
+    def _add_late(self, node):
+        """Adds a transpose that an operator needs."""
+        from bowline._torch_operators import OPERATORS
+
+        reader = self._node
+        self._node = node
+        self._values[node] = OPERATORS[str(node.target)](self, node)
+        self._node = reader
 
     def add_output(self, name, node):
         self._node = node

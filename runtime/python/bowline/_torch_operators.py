@@ -14,6 +14,8 @@ KEPT = [
     "smooth_l1_loss", "mse_loss", "binary_cross_entropy_with_logits",
 ]
 
+PERMUTATIONS = ("aten.permute.default", "aten.transpose.int", "aten.t.default")
+
 OPERATORS = {}
 
 
@@ -255,7 +257,7 @@ def permutation_of(node, rank):
 
 def matrix(walk, x):
     """Returns the Value of a matrix, and whether the product must transpose it."""
-    if walk.is_graph_value(x) and str(x.target) in ("aten.permute.default", "aten.transpose.int", "aten.t.default"):
+    if walk.is_graph_value(x) and str(x.target) in PERMUTATIONS:
         rank = walk.rank(x)
         permutation = permutation_of(x, rank)
         if permutation == [*range(rank - 2), rank - 1, rank - 2] and walk.is_graph_value(x.args[0]):

@@ -95,7 +95,7 @@ def repeat(walk, node):
     walk.need(all(isinstance(n, int) for n in counts), node, "the counts must be numbers")
     extra = len(counts) - walk.rank(node.args[0])
     if extra:
-        x = walk.op("Reshape", [x], dims=[1] * extra + [-1 if d is None else d for d in walk.dims(node.args[0])])
+        x = walk.op("Reshape", [x], dims=[1] * extra + walk.dims(node.args[0]))
     return walk.op("Tile", [x], repeats=list(counts))
 
 
