@@ -13,7 +13,7 @@ class Adapter:
         adapter = bowline.Adapter(model, "mine")
         numpy.savez("mine.npz", **adapter.arrays())
 
-    The model must outlive the object. One thread at a time may use the model and its adapters.
+    One thread at a time may use the model and its adapters.
     """
 
     def __init__(self, model, name):

@@ -42,8 +42,9 @@ def import_torch(module, example_inputs, dynamic_shapes=None, *, entry="forward"
         imported = bowline.import_torch(module, (torch.zeros(1, 28, 28),))
         imported.model.save("module.bowline")
 
-    To train the model, export a forward() that returns the loss, with entry="loss". Pass
-    model=imported.model to add this entry point to a model of the same module.
+    To train the model, export a forward() that returns the loss, with entry="loss", and pass
+    loss="output" to the Trainer. model=imported.model adds the entry point to a model of the same
+    module.
 
     Args:
       module: a torch.nn.Module.
