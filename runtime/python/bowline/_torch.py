@@ -55,8 +55,7 @@ def import_torch(module, example_inputs, dynamic_shapes=None, *, entry="forward"
         inputs must be at least 2.
       entry: the name of the entry point.
       model: adds the entry point to this model. A parameter that it has under the same name keeps
-        its values. Add entry points before you quantize the model or add adapters. None: makes a
-        model.
+        its values. Add entry points before you quantize the model or add adapters.
       dropout: keeps dropout while a Trainer trains. Without it, dropout is left out.
       tolerance: the allowed difference of an output, as a fraction of max(1, largest value of the
         output). The default is 1e-4, and 0.03 if a parameter has 16 bits.
