@@ -53,7 +53,8 @@
 ///
 /// **Threads.** One thread at a time may use a Model with its Sessions and Trainers. Functions that
 /// any thread may call say so. Different models are independent. On a shared Device, their runs and
-/// training steps take turns.
+/// training steps take turns. Model::copy_values_from() connects a model that serves with one that
+/// trains.
 ///
 /// **Lifetime.** Destroy the Sessions and Trainers first, then their Model, then the last copy of
 /// their Device.

@@ -115,16 +115,19 @@ class CpuRecording : public Recording {
     return bytes;
   }
 
-  // Calls `pause` after every record, or measures the time of every record.
-  void run(Threads& threads, const std::function<void()>& pause, std::vector<RecordTime>* times) {
+  // Calls `pause` after every record, or measures the time of every record. Returns false if
+  // `threads` was stopped between two records. Throws Stopped if it was stopped within a record.
+  bool run(Threads& threads, const std::function<void()>& pause, std::vector<RecordTime>* times) {
     size_t i = 0;
-    while (i < program_.records.size()) {
+    threads.begin();
+    while (i < program_.records.size() && !threads.is_stopped()) {
       if (program_.records[i].kind == Record::Kind::repeat_begin) {
         i = run_repeat(i, threads, pause, times);
       } else {
         run_record(i++, 0, threads, pause, times);
       }
     }
+    return !threads.is_stopped();
   }
 
  private:
@@ -152,7 +155,7 @@ class CpuRecording : public Recording {
     return arg;
   }
 
-  // Runs a Repeat. Returns the position after its end record.
+  // Runs a Repeat. Returns the position after its end record, or the end if it was stopped.
   size_t run_repeat(size_t begin, Threads& threads, const std::function<void()>& pause,
                     std::vector<RecordTime>* times) {
     const Record& loop = program_.records[begin];
@@ -160,6 +163,9 @@ class CpuRecording : public Recording {
     for (uint32_t k = 0; k < loop.count; ++k) {
       const uint32_t iteration = loop.reverse ? loop.count - 1 - k : k;
       for (end = begin + 1; program_.records[end].kind != Record::Kind::repeat_end; ++end) {
+        if (threads.is_stopped()) {
+          return program_.records.size();
+        }
         run_record(end, iteration, threads, pause, times);
       }
     }
@@ -189,6 +195,7 @@ class CpuRecording : public Recording {
     const Kernel& kernel = *device::find_kernel<Kernel>(kKernels, r.op, r.type);
     if (times == nullptr) {
       kernel.run(launch);
+      threads.rest();
       pause();
       return;
     }
@@ -207,7 +214,7 @@ class CpuRecording : public Recording {
 
 class CpuDevice : public device::Device {
  public:
-  explicit CpuDevice(size_t threads) : threads_(threads) {
+  CpuDevice(size_t threads, ThreadOptions options) : threads_(threads, std::move(options)) {
     capabilities_.alignment = kAlignment;
     capabilities_.host_memory = true;
   }
@@ -318,12 +325,38 @@ class CpuDevice : public device::Device {
     return std::unique_ptr<Recording>(new CpuRecording(program, buffers, threads_));
   }
   Status submit(std::span<Recording* const> recordings) override {
-    for (Recording* r : recordings) {
-      static_cast<CpuRecording*>(r)->run(threads_, pause_, nullptr);
+    // Other threads may submit during a pause, with flags of their own.
+    struct Run {
+      CpuDevice& device;
+      const std::atomic<bool>* asked;
+      ~Run() { set(false); }
+      void set(bool may_stop) const { device.threads_.set_stop(may_stop ? asked : nullptr); }
+    };
+    const size_t stoppable = stoppable_;
+    const Run own{*this, asked_};
+    bool may_stop = false;
+    const auto pause = [&own, &may_stop] {
+      own.device.pause_();
+      own.set(may_stop);
+    };
+    try {
+      for (size_t i = 0; i < recordings.size(); ++i) {
+        may_stop = i < stoppable;
+        own.set(may_stop);
+        if (!static_cast<CpuRecording*>(recordings[i])->run(threads_, pause, nullptr)) {
+          return Status(Code::cancelled, "The run was cancelled.");
+        }
+      }
+    } catch (const Stopped&) {
+      return Status(Code::cancelled, "The run was cancelled.");
     }
     return {};
   }
   Status wait() override { return {}; }
+  void set_stop(const std::atomic<bool>* asked, size_t recordings) override {
+    asked_ = asked;
+    stoppable_ = recordings;
+  }
   void set_pause(std::function<void()> pause) override { pause_ = std::move(pause); }
 
   Result<std::vector<RecordTime>> timestamps(Recording& recording) override {
@@ -343,8 +376,38 @@ class CpuDevice : public device::Device {
 
   Threads threads_;
   std::function<void()> pause_ = [] {};
+  const std::atomic<bool>* asked_ = nullptr;
+  size_t stoppable_ = 0;
   device::Capabilities capabilities_;
 };
+
+// Errors  bad_argument: an option is out of range.
+Status check_options(const DeviceOptions& options) {
+  BOWLINE_REQUIRE(options.max_load >= 0.05 && options.max_load <= 1,
+                  "DeviceOptions::max_load is {}, outside 0.05 to 1.", options.max_load);
+  BOWLINE_REQUIRE(options.nice >= 0 && options.nice <= 19,
+                  "DeviceOptions::nice is {}, outside 0 to 19.", options.nice);
+  BOWLINE_REQUIRE(
+      options.executor == nullptr || (options.nice == 0 && options.cores.empty()),
+      "With DeviceOptions::executor, the device has no threads, so `cores` and `nice` have no "
+      "effect. Set them in the threads of the program.");
+#ifdef __linux__
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof usable, &usable) == 0) {
+    for (const int core : options.cores) {
+      BOWLINE_REQUIRE(
+          core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<size_t>(core), &usable),
+          "DeviceOptions::cores has core {}, which this process may not use. See the line "
+          "Cpus_allowed_list in /proc/self/status.",
+          core);
+    }
+  }
+#else
+  BOWLINE_REQUIRE_CODE(options.nice == 0 && options.cores.empty(), Code::unsupported,
+                       "DeviceOptions::cores and nice need Linux.");
+#endif
+  return {};
+}
 
 // Counts only cores on which the process may run. More threads would compete for these cores.
 size_t usable_cores() {
@@ -369,9 +432,11 @@ class CpuBackend : public device::Backend {
     return {info};
   }
   Result<std::unique_ptr<device::Device>> open(int, const DeviceOptions& options) const override {
-    const size_t threads =
-        options.threads > 0 ? static_cast<size_t>(options.threads) : usable_cores();
-    return std::unique_ptr<device::Device>(new CpuDevice(threads));
+    BOWLINE_TRY(check_options(options));
+    const size_t by_default = options.cores.empty() ? usable_cores() : options.cores.size();
+    const size_t threads = options.threads > 0 ? static_cast<size_t>(options.threads) : by_default;
+    return std::unique_ptr<device::Device>(
+        new CpuDevice(threads, {options.cores, options.nice, options.max_load, options.executor}));
   }
 };
 

@@ -1,7 +1,17 @@
 #include "threads.h"
 
+#ifdef __linux__
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <new>
+#include <thread>
 #include <utility>
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -42,12 +52,76 @@ struct Threads::Worker {
   pthread_t handle{};
 };
 
-Threads::Threads(size_t count) {
-  if (count <= 1) {
+// A lane runs tasks in a thread of the executor. A lane that the executor calls late, twice, or
+// after the job has ended does nothing.
+struct Threads::Lanes {
+  std::mutex mutex;
+  std::condition_variable all_left;
+  Threads* pool = nullptr;    // null: there is no job
+  std::vector<bool> entered;  // by lane
+  size_t inside = 0;
+
+  static void run(Lanes& lanes, size_t lane) {
+    Threads* pool = nullptr;
+    {
+      const std::lock_guard lock(lanes.mutex);
+      if (lanes.pool == nullptr || lane >= lanes.entered.size() || lanes.entered[lane]) {
+        return;
+      }
+      lanes.entered[lane] = true;
+      ++lanes.inside;
+      pool = lanes.pool;
+    }
+    if (pool->is_limited()) {
+      pool->duties_[lane].begin();
+    }
+    while (pool->run_one(lane)) {
+    }
+    const std::lock_guard lock(lanes.mutex);
+    --lanes.inside;
+    lanes.all_left.notify_all();
+  }
+};
+
+void Duty::rest(double max_load) {
+  // Long enough that a thread switch costs little, short enough that the load is even.
+  constexpr auto kWork = std::chrono::milliseconds(2);
+  const Clock::time_point now = Clock::now();
+  worked_ += now - began_;
+  began_ = now;
+  if (worked_ < kWork) {
     return;
   }
-  worker_.reset(new (std::nothrow) Worker[count - 1]);
-  for (size_t i = 0; worker_ != nullptr && i < count - 1; ++i) {
+  // One long task must not be followed by an equally long rest in one piece: a stop would wait.
+  constexpr std::chrono::duration<double> kLongest = std::chrono::milliseconds(40);
+  const std::chrono::duration<double> due = worked_ * (1 / max_load - 1);
+  const auto sleep = std::chrono::duration_cast<Clock::duration>(std::min(due, kLongest));
+  std::this_thread::sleep_for(sleep);
+  began_ = Clock::now();
+  const std::chrono::duration<double> slept = began_ - now;
+  const auto paid = std::chrono::duration_cast<Clock::duration>(slept / (1 / max_load - 1));
+  worked_ -= std::min(worked_, paid);
+}
+
+Threads::Threads(size_t count, ThreadOptions options) : options_(std::move(options)) {
+  if (is_limited()) {
+    duties_.resize(std::max<size_t>(count, 1));
+  }
+  if (options_.executor != nullptr) {
+    workers_ = std::max<size_t>(count, 1) - 1;
+    lanes_ = std::make_shared<Lanes>();
+    lanes_->entered.resize(count);
+    lane_ = [lanes = lanes_](size_t lane) { Lanes::run(*lanes, lane); };
+    return;
+  }
+  if (count > 1) {
+    start_workers(count - 1);
+  }
+}
+
+void Threads::start_workers(size_t count) {
+  worker_.reset(new (std::nothrow) Worker[count]);
+  for (size_t i = 0; worker_ != nullptr && i < count; ++i) {
     worker_[i].pool = this;
     worker_[i].thread = i + 1;
     if (pthread_create(&worker_[i].handle, nullptr, enter, &worker_[i]) != 0) {
@@ -58,6 +132,9 @@ Threads::Threads(size_t count) {
 }
 
 Threads::~Threads() {
+  if (lanes_ != nullptr) {
+    return;
+  }
   stop_.store(true);
   epoch_.fetch_add(1);
   epoch_.notify_all();
@@ -66,10 +143,44 @@ Threads::~Threads() {
   }
 }
 
+// The cores were checked when the device was opened. A failure leaves the thread where it is.
+void Threads::place_thread() const {
+#ifdef __linux__
+  if (!options_.cores.empty()) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int core : options_.cores) {
+      CPU_SET(static_cast<size_t>(core), &set);
+    }
+    (void)sched_setaffinity(0, sizeof set, &set);
+  }
+  if (options_.nice > 0) {
+    const auto self = static_cast<id_t>(syscall(SYS_gettid));
+    (void)setpriority(PRIO_PROCESS, self,
+                      std::min(19, getpriority(PRIO_PROCESS, 0) + options_.nice));
+  }
+#endif
+}
+
 void* Threads::enter(void* worker) {
   const Worker* w = static_cast<const Worker*>(worker);
+  w->pool->place_thread();
   w->pool->work(w->thread);
   return nullptr;
+}
+
+void Threads::stop_or_rest() {
+  rest();
+  throw_if_stopped();
+}
+
+// Without exceptions, a node runs to its end.
+void Threads::throw_if_stopped() const {
+#ifdef __cpp_exceptions
+  if (is_stopped()) {
+    std::rethrow_exception(std::make_exception_ptr(Stopped()));
+  }
+#endif
 }
 
 bool Threads::run_one(size_t thread) {
@@ -87,6 +198,7 @@ bool Threads::run_one(size_t thread) {
   for (int32_t task = begin; task < std::min(begin + run, tasks); ++task) {
 #ifdef __cpp_exceptions
     try {
+      throw_if_stopped();
       call_(context_, static_cast<size_t>(task), thread);
     } catch (...) {
       if (!failed_.exchange(true)) {
@@ -96,6 +208,9 @@ bool Threads::run_one(size_t thread) {
 #else
     call_(context_, static_cast<size_t>(task), thread);
 #endif
+    if (is_limited()) {
+      duties_[thread].rest(options_.max_load);
+    }
   }
   if (done_.fetch_add(1) + 1 == runs && caller_sleeps_.load()) {
     done_.notify_one();
@@ -107,6 +222,9 @@ void Threads::work(size_t thread) {
   while (!stop_.load()) {
     const uint32_t epoch = epoch_.load();
     bool worked = false;
+    if (is_limited()) {
+      duties_[thread].begin();  // waiting for work is no work
+    }
     for (int i = 0; i < kSpins && !worked; ++i) {
       worked = run_one(thread);
       if (!worked) {
@@ -133,6 +251,10 @@ void Threads::run(size_t tasks, Call call, const void* context) {
   done_.store(0, std::memory_order_relaxed);
   const int32_t runs = runs_of(tasks_, count());
   unclaimed_.store(runs);
+  if (lanes_ != nullptr) {
+    run_in_executor();
+    return finish();
+  }
   epoch_.fetch_add(1);
   if (sleepers_.load() > 0) {
     epoch_.notify_all();
@@ -152,6 +274,24 @@ void Threads::run(size_t tasks, Call call, const void* context) {
   }
   caller_sleeps_.store(false);
   finish();
+}
+
+void Threads::run_in_executor() {
+  {
+    const std::lock_guard lock(lanes_->mutex);
+    std::fill(lanes_->entered.begin(), lanes_->entered.end(), false);
+    lanes_->pool = this;
+  }
+  try {
+    options_.executor(std::min<size_t>(count(), static_cast<size_t>(unclaimed_.load())), lane_);
+  } catch (...) {  // the caller runs the tasks that are left
+  }
+  std::unique_lock lock(lanes_->mutex);
+  lanes_->pool = nullptr;
+  lanes_->all_left.wait(lock, [this] { return lanes_->inside == 0; });
+  lock.unlock();
+  while (run_one(0)) {
+  }
 }
 
 // Rethrows the exception of a task in the caller's thread.

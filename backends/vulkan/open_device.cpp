@@ -445,15 +445,25 @@ Status OpenVulkan::submit(std::span<device::Recording* const> recordings) {
   std::array<VkCommandBuffer, vulkan::Device::kMostBuffers> together;
   Submitted work;
   uint32_t count = 0;
-  const auto flush = [&] {
+  bool may_stop = true;
+  bool has_rest = false;  // the next submission has a part of a recording that must not stop
+  const auto flush = [&]() -> Status {
     uint64_t value = 0;
     const uint32_t buffers = std::exchange(count, 0);
-    return buffers == 0
-               ? Status()
-               : check(device_->submit(together.data(), buffers, work, &value), "submitting");
+    if (buffers == 0) {
+      return {};
+    }
+    if (asked_ != nullptr && may_stop) {
+      // One submission runs while this one is prepared, so the device never waits for the host.
+      const uint64_t latest = device_->submitted();
+      BOWLINE_TRY(check(device_->wait(latest == 0 ? 0 : latest - 1), "waiting for the device"));
+      BOWLINE_REQUIRE_CODE(!asked_->load(), Code::cancelled, "The run was cancelled.");
+    }
+    may_stop = may_stop && !has_rest;
+    return check(device_->submit(together.data(), buffers, work, &value), "submitting");
   };
-  for (device::Recording* recording : recordings) {
-    Stream& stream = *static_cast<Stream*>(recording);
+  for (size_t i = 0; i < recordings.size(); ++i) {
+    Stream& stream = *static_cast<Stream*>(recordings[i]);
     BOWLINE_TRY(stream.submitted > device_->submitted() ? flush() : Status());
     BOWLINE_TRY(check(device_->wait(std::min(stream.submitted, device_->submitted())),
                       "waiting for an earlier run"));
@@ -469,6 +479,7 @@ Status OpenVulkan::submit(std::span<device::Recording* const> recordings) {
                         : Submitted{work.first_node, own.last_node, work.first_op, own.last_op, 0};
       work.estimated_ns = earlier + piece.ns;
       together[count++] = piece.buffer;
+      has_rest = has_rest || i >= stoppable_;
       stream.submitted = device_->submitted() + 1;
     }
   }

@@ -39,6 +39,10 @@ class OpenVulkan final : public device::Device {
   const PhysicalDevice& physical() const { return device_->physical(); }
   Status submit(std::span<device::Recording* const> recordings) override;
   Status wait() override;
+  void set_stop(const std::atomic<bool>* asked, size_t recordings) override {
+    asked_ = asked;
+    stoppable_ = recordings;
+  }
   Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override;
   void trim() override;
 
@@ -86,6 +90,8 @@ class OpenVulkan final : public device::Device {
   PhysicalDevice with_all_variants_;                      // before anything is switched off
   std::vector<SwitchedOff> refused_;                      // variants whose features are refused
   std::optional<std::vector<SwitchedOff>> switched_off_;  // the result of the self test
+  const std::atomic<bool>* asked_ = nullptr;
+  size_t stoppable_ = 0;
   bool stages_all_ = false;
   bool lost_ = false;
   bool has_hung_ = false;

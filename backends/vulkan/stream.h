@@ -8,8 +8,9 @@
 
 namespace bowline::detail::vulkan {
 
-// Target time of a submission. Operating systems stop a device after 500 ms to 2 s.
-constexpr double kSubmissionNs = 100e6;
+// Target time of a submission. Operating systems stop a device after 500 ms to 2 s. A run that is
+// cancelled finishes two submissions.
+constexpr double kSubmissionNs = 50e6;
 
 // Command buffers whose estimated time stays below the limit of a submission.
 struct Piece {

@@ -1,4 +1,6 @@
 // The members of bowline::Model.
+#include <functional>
+
 #include "api/describe.h"
 #include "api/internals.h"
 #include "api/reshaping.h"
@@ -426,6 +428,29 @@ Result<LoadReport> Model::load(const std::string& path, const LoadOptions& optio
       return std::move(report).status().at(format("While loading \"{}\" into a model.", path));
     }
     return report;
+  });
+}
+
+Status Model::copy_values_from(const Model& other) {
+  return guarded(state_, "model", [&](ModelState& to) {
+    return guarded(other.state_, "model", [&](ModelState& from) -> Status {
+      if (&to == &from) {
+        return {};
+      }
+      // In the order of addresses, so that two threads that copy in both directions do not block.
+      const bool is_first = std::less<>()(&to, &from);
+      const graph::Quiet one(is_first ? to : from);
+      const graph::Quiet two(is_first ? from : to);
+      BOWLINE_TRY(params::require_idle(from.users.busy(), "copy_values_from()"));
+      for (const ModelState* s : {&from, &to}) {
+        const graph::User* const trainer = s->users.trainer();
+        BOWLINE_REQUIRE(trainer == nullptr || !trainer->is_damaged(),
+                        "A failure left the weights of {} model partly written. Call rollback() or "
+                        "resume() of its Trainer first.",
+                        s == &from ? "the other" : "this");
+      }
+      return params::copy_values(to.table, from.table, to.users.busy());
+    });
   });
 }
 

@@ -47,6 +47,11 @@ Status Session::run(std::string_view entry_point, std::span<const Tensor> inputs
     return s.run(entry_point, inputs, outputs, scalars, overrides);
   });
 }
+void Session::cancel() {
+  if (state_ != nullptr) {
+    state_->cancel();
+  }
+}
 MemoryReport Session::memory() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.memory(); });
 }

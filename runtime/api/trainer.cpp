@@ -103,6 +103,9 @@ void Trainer::cancel() {
 Status Trainer::save(const std::string& path, const Progress& data) const {
   return between_steps(state_, [&](TrainerState& s) { return s.save(path, data); });
 }
+Status Trainer::pause(const std::string& path, const Progress& data) {
+  return between_steps(state_, [&](TrainerState& s) { return s.pause(path, data); });
+}
 Result<Progress> Trainer::resume(const std::string& path, const ResumeOptions& options) {
   return between_steps(state_, [&](TrainerState& s) { return s.resume(path, options); });
 }

@@ -2,7 +2,9 @@
 /// Device: lists and opens devices, and counts their operations.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,9 +28,20 @@ enum class MatmulPrecision : uint8_t {
   tf32,
 };
 
+/// The kind of a log message.
+enum class LogLevel : uint8_t {
+  info,     ///< What Bowline does: it opens a device, or makes a plan.
+  warning,  ///< What the program may not expect: an ignored option, or a kernel that is switched
+            ///< off.
+};
+
+/// Runs the tasks of a device in threads of the program; see DeviceOptions::executor.
+using Executor = std::function<void(size_t count, const std::function<void(size_t)>& task)>;
+
 /// Options of Device::open().
 struct DeviceOptions {
-  /// CPU: number of threads, including the calling thread. 0: one per core usable by the process.
+  /// CPU: number of threads, including the calling thread. 0: one per entry of `cores`, or one per
+  /// core usable by the process.
   int threads = 0;
   /// Vulkan: folder for compiled pipelines, the result of the self test, and the results of tune()
   /// (tune.h). Empty: no files.
@@ -42,6 +55,32 @@ struct DeviceOptions {
   /// is faster. Products of up to 8 rows, and operands that tensor cores cannot load, stay exact.
   /// Other devices ignore tf32, and say so in DeviceInfo::notice.
   MatmulPrecision matmul_precision = MatmulPrecision::f32;
+  /// CPU on Linux: numbers of the cores on which the threads of the device may run. Empty: all
+  /// cores of the process. The thread that calls a function also computes, and keeps its own cores.
+  std::vector<int> cores = {};
+  /// CPU on Linux: lowers the priority of the threads of the device, from 0 to 19. It is added to
+  /// the nice value of the process. The thread that calls a function keeps its own priority.
+  int nice = 0;
+  /// CPU: the largest share of the time in which a thread computes, from 0.05 to 1.
+  ///
+  /// Below 1, each thread of a run sleeps after about 2 ms of work. This includes the thread that
+  /// calls run() or step(). Results keep their bits. Two devices have their own shares.
+  double max_load = 1;
+  /// CPU: (optional) runs the tasks of the device instead of its own threads.
+  ///
+  /// It calls task(i) for each i from 0 to count - 1, in any order and in any threads, and returns
+  /// after all these calls. `count` is at most `threads`. It may run the tasks one after the other.
+  /// Results keep their bits.
+  ///
+  /// If it throws, or returns too early, the calling thread computes the rest. It must not call
+  /// functions that use this device: they return bad_argument in the same thread, and wait forever
+  /// in another thread. `cores` and `nice` cannot be used with it.
+  Executor executor = {};
+  /// (optional) Gets messages: the opened device, its notices, and each new plan.
+  ///
+  /// One thread at a time calls it. Exceptions that it throws are ignored. Functions that use this
+  /// device return bad_argument if it calls them.
+  std::function<void(LogLevel level, std::string_view message)> log = {};
 };
 
 /// A device of this machine.
@@ -96,6 +135,7 @@ class Device {
   /// - bad_argument: no device has this name.
   /// - unsupported: the device cannot be used, or fails its self test. The message says why.
   /// - over_budget: the memory budget is too small for the internal buffers.
+  /// - bad_argument: an option is out of range. Or the process may not use one of the `cores`.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 
   ~Device();

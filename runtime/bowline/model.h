@@ -436,6 +436,26 @@ class Model {
   /// Returns a copy of the model, on the same devices, without training state.
   Result<Model> clone() const;
 
+  /// Copies all values of another model of this process, so that one model serves while the other
+  /// trains.
+  ///
+  /// Parameters are found by name. Both models need the same parameters, with the same dtypes,
+  /// shapes, encodings and views. They may be on different devices, and this model may be tied less
+  /// than the other. Ties, devices and frozen flags do not change. A KV cache is not copied.
+  ///
+  /// The copy is consistent: it waits until no Session or Trainer of the two models runs. So it has
+  /// the values between two runs or steps, and no run sees a part of them. Plans stay valid.
+  ///
+  /// Errors: nothing changes. Only if a device fails, values may be copied in part.
+  /// - bad_argument: the parameters differ, or are tied here and not in `other`.
+  /// - bad_argument: a parameter of `other` has no values, or a Trainer is `damaged`.
+  /// - bad_argument: a callback of a run or a step calls it for the same model.
+  ///
+  /// Threads: any thread, while other threads run Sessions and Trainers of the two models. No
+  /// thread may call other functions of the two models at the same time. A callback of a run or
+  /// step of one model must not use the other model meanwhile: both threads could wait forever.
+  Status copy_values_from(const Model& other);
+
   /// Returns a copy of the model without values.
   ///
   /// Use the copy to make plans on a "planning:" device, or give it values with materialize() or

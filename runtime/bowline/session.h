@@ -127,6 +127,7 @@ class Session {
   /// - bad_argument: no plan has inputs of these shapes, or a dynamic size is out of range.
   /// - bad_argument: there are several entry points. Use the other run().
   /// - bad_argument: an override is unknown, or the entry point writes to its storage.
+  /// - cancelled: cancel() was called.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              std::span<const StepScalar> scalars = {}, std::span<const Tensor> overrides = {});
   /// Runs one of several entry points.
@@ -147,6 +148,23 @@ class Session {
   Result<std::vector<NodeTime>> profile(std::string_view entry_point,
                                         std::span<const Tensor> inputs,
                                         std::span<const StepScalar> scalars = {});
+
+  /// Cancels the running run() or profile(). If none runs, cancels the next one.
+  ///
+  /// The cancelled call returns `cancelled`. Parameters that the run writes, such as a kv_cache,
+  /// may have changed. Other parameters keep their values, and the next run has the same bits as
+  /// without the cancelled one. A request is never lost: if it comes after the result of a run is
+  /// complete, it cancels the next run. Several requests before a call returns `cancelled` count as
+  /// one.
+  ///
+  /// The CPU stops within a node. Vulkan stops between submissions of about 50 ms by the estimate
+  /// of Bowline, and finishes up to two of them. CUDA finishes a run or micro-batch that has begun.
+  /// The time in which a call makes plans, copies weights, or waits for another call on the same
+  /// Device is not cut short.
+  ///
+  /// Threads: any thread, also a callback of the run. No other thread may destroy or move the
+  /// Session at the same time.
+  void cancel();
 
   /// Returns the memory of the session. After a run that could not make new plans, arena_bytes,
   /// io_bytes and backend_bytes are 0.

@@ -155,6 +155,8 @@ enum class TrainState : uint8_t {
   gradients_lost,
   /// Weights or moments may be damaged. Call rollback() or resume() until one of them succeeds.
   damaged,
+  /// pause() was called. Call Model::to(), then resume().
+  paused,
 };
 
 /// The position of a training run in a checkpoint. The caller chooses the meaning of `epoch`,
@@ -288,10 +290,21 @@ class Trainer {
   /// Errors: bad_argument: the batch fits no set of dimensions.
   Status add_loss_weights(std::span<const Tensor> batch);
 
-  /// Cancels the next micro-batch. Threads: any thread.
+  /// Cancels the running call that trains or evaluates. If none runs, cancels the next one.
   ///
-  /// A micro-batch that runs already continues. The call that would run the next one returns
-  /// `cancelled`. The weights and the finished micro-batches of the step do not change.
+  /// The cancelled call returns `cancelled`. The weights are as before the step. accumulated() says
+  /// how many micro-batches of the step are still finished:
+  /// - If the micro-batch had not begun, or was the first of its step, all of them are.
+  /// - Otherwise the step is discarded, and accumulated() is 0. GradientSum::by_micro_batch keeps
+  ///   the finished ones if one process trains.
+  ///
+  /// Training that continues from there has the same bits as without the cancelled call.
+  ///
+  /// The update of the weights is never cut short. So a request that comes during the update, or in
+  /// a gradient hook, cancels the next call. For other rules, see Session::cancel().
+  ///
+  /// Threads: any thread, also a gradient hook. No other thread may destroy or move the Trainer at
+  /// the same time.
   void cancel();
 
   /// Sets the learning rate of the next steps. Without a value, the schedule applies again.
@@ -347,6 +360,20 @@ class Trainer {
   ///
   /// With several processes, process 0 writes the file. Another number of processes can resume it.
   Status save(const std::string& path, const Progress& data) const;
+
+  /// Writes a checkpoint as save() does, then frees the memory of the trainer and its model on the
+  /// device.
+  ///
+  /// The program may then close the Device. To continue on this or another device, call Model::to()
+  /// and resume(path). On the same kind of device, all later steps have the same bits as without
+  /// the pause. Meanwhile, state() is `paused`, and calls that train return bad_argument. The
+  /// weights are in the checkpoint file, which is memory-mapped: Model::get_value() and
+  /// Model::save() read them there. Sessions of the model can run again after Model::to(). A
+  /// snapshot() is dropped.
+  ///
+  /// Errors: as save(). Then the trainer is not paused.
+  /// - unsupported: several processes train the model.
+  Status pause(const std::string& path, const Progress& data);
 
   /// Verifies a checkpoint of the same model and options, then continues from it.
   ///

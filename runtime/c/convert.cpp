@@ -24,7 +24,10 @@ static_assert(same(Init::Kind::uniform, BOWLINE_INIT_UNIFORM) &&
               same(MatmulPrecision::tf32, BOWLINE_MATMUL_TF32));
 static_assert(same(TrainStart::from_checkpoint, BOWLINE_FROM_CHECKPOINT) &&
               same(OnNonFinite::rollback, BOWLINE_ROLLBACK) &&
-              same(TrainState::damaged, BOWLINE_DAMAGED));
+              same(TrainState::damaged, BOWLINE_DAMAGED) &&
+              same(TrainState::paused, BOWLINE_PAUSED));
+static_assert(same(LogLevel::info, BOWLINE_LOG_INFO) &&
+              same(LogLevel::warning, BOWLINE_LOG_WARNING));
 
 Status check_range(size_t size, size_t first, std::string_view type) {
   constexpr size_t kLargest = 4096;

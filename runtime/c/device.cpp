@@ -11,7 +11,31 @@ bowline_device_options c_struct(const DeviceOptions& from) {
   out.threads = from.threads;
   out.matmul_precision = static_cast<int32_t>(from.matmul_precision);
   out.memory_budget = from.memory_budget;
+  out.max_load = from.max_load;
+  out.nice = from.nice;
   return out;
+}
+
+// The callbacks of the program. An exception that leaves one is handled as in C++.
+Executor executor_of(bowline_executor executor, void* user) {
+  if (executor == nullptr) {
+    return {};
+  }
+  return [executor, user](size_t count, const std::function<void(size_t)>& task) {
+    const auto run = [](void* context, size_t index) {
+      (*static_cast<const std::function<void(size_t)>*>(context))(index);
+    };
+    executor(user, count, run, const_cast<std::function<void(size_t)>*>(&task));
+  };
+}
+
+std::function<void(LogLevel, std::string_view)> log_of(bowline_log_callback log, void* user) {
+  if (log == nullptr) {
+    return {};
+  }
+  return [log, user](LogLevel level, std::string_view message) {
+    log(user, static_cast<int32_t>(level), std::string(message).c_str());
+  };
 }
 
 // Sets an options struct of the caller to the defaults.
@@ -78,6 +102,12 @@ bowline_code device_open(const char* name, const bowline_device_options* options
     given_options.threads = o.threads;
     given_options.cache_folder = text_or(o.cache_folder, "");
     given_options.memory_budget = o.memory_budget;
+    given_options.nice = o.nice;
+    given_options.max_load = o.max_load;
+    BOWLINE_REQUIRE(o.cores != nullptr || o.core_count == 0, "The list of cores is NULL.");
+    given_options.cores.assign(o.cores, o.cores + o.core_count);
+    given_options.executor = executor_of(o.executor, o.executor_user);
+    given_options.log = log_of(o.log, o.log_user);
     BOWLINE_TRY_ASSIGN(given_options.matmul_precision,
                        enum_of(o.matmul_precision, MatmulPrecision::tf32, "matmul_precision"));
     BOWLINE_TRY_ASSIGN(Device device, Device::open(device_name, given_options));

@@ -1,4 +1,6 @@
 // Quantization, weight formats and adapters.
+#include <functional>
+
 #include "c/convert.h"
 #include "generated/c_api.h"
 
@@ -178,6 +180,27 @@ bowline_code model_load_adapter(bowline_model* model, const char* path, const ch
   return with(model, error, [&](ModelObject& m) -> Status {
     BOWLINE_TRY_ASSIGN(const std::string_view from, required(path, "path"));
     return put_text(bowline::load_adapter(m.model, std::string(from), text_or(name, "")), out);
+  });
+}
+
+bowline_code model_copy_values_from(bowline_model* model, bowline_model* other,
+                                    bowline_error** error) {
+  return call(error, [&]() -> Status {
+    BOWLINE_TRY_ASSIGN(const auto to, object_of(model));
+    BOWLINE_TRY_ASSIGN(const auto from, object_of(other));
+    std::shared_ptr<Family> first = handle_of(model)->family;
+    std::shared_ptr<Family> second = handle_of(other)->family;
+    if (first == second) {
+      BOWLINE_TRY_ASSIGN(const Use use, Use::wait_for(first));
+      return to->model.copy_values_from(from->model);
+    }
+    // In the order of addresses, so that two threads that copy in both directions do not block.
+    if (std::less<>()(second.get(), first.get())) {
+      std::swap(first, second);
+    }
+    BOWLINE_TRY_ASSIGN(const Use one, Use::wait_for(first));
+    BOWLINE_TRY_ASSIGN(const Use two, Use::wait_for(second));
+    return to->model.copy_values_from(from->model);
   });
 }
 

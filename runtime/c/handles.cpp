@@ -99,11 +99,15 @@ Status check_handle(const Handle* handle, Kind kind) {
 
 Result<Use> Use::of(std::shared_ptr<Family> family) {
   if (family == nullptr) {
-    return Use(nullptr);
+    return Use(nullptr, false);
   }
-  uint64_t user = 0;
+  uint64_t user = family->thread;
+  for (int waiting = 0; user != this_thread() && (waiting = family->waiting) > 0;) {
+    family->waiting.wait(waiting);
+  }
+  user = 0;
   if (family->thread.compare_exchange_strong(user, this_thread())) {
-    return Use(std::move(family));
+    return Use(std::move(family), false);
   }
   return Status(Code::bad_argument,
                 user == this_thread()
@@ -111,9 +115,25 @@ Result<Use> Use::of(std::shared_ptr<Family> family) {
                     : "Another thread uses the model. One thread at a time may do that.");
 }
 
+Result<Use> Use::wait_for(std::shared_ptr<Family> family) {
+  uint64_t user = family->thread;
+  BOWLINE_REQUIRE(user != this_thread(),
+                  "A callback of the model calls a function of the same model.");
+  ++family->waiting;
+  for (user = 0; !family->thread.compare_exchange_strong(user, this_thread()); user = 0) {
+    family->thread.wait(user);
+  }
+  return Use(std::move(family), true);
+}
+
 Use::~Use() {
   if (family_ != nullptr) {
     family_->thread = 0;
+    family_->thread.notify_all();
+    if (waits_) {
+      --family_->waiting;
+      family_->waiting.notify_all();
+    }
   }
 }
 

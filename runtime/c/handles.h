@@ -18,6 +18,7 @@ namespace bowline::c {
 // builders. It keeps the devices that the model was moved to.
 struct Family {
   std::atomic<uint64_t> thread{0};  // the one that is inside a call; 0: none
+  std::atomic<int> waiting{0};  // calls of Use::wait_for() whose Use still exists; they go first
   std::set<std::shared_ptr<const Device>> devices;
 };
 
@@ -122,13 +123,16 @@ class Use {
  public:
   // bad_argument: another thread uses the family, or this one does, in a callback.
   static Result<Use> of(std::shared_ptr<Family> family);
+  // Waits until no other thread uses the family. bad_argument: this one does, in a callback.
+  static Result<Use> wait_for(std::shared_ptr<Family> family);
   Use(Use&& other) noexcept = default;
   Use& operator=(Use&&) = delete;
   ~Use();
 
  private:
-  explicit Use(std::shared_ptr<Family> family) : family_(std::move(family)) {}
+  Use(std::shared_ptr<Family> family, bool waits) : family_(std::move(family)), waits_(waits) {}
   std::shared_ptr<Family> family_;
+  bool waits_;
 };
 
 }  // namespace bowline::c

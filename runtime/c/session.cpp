@@ -89,6 +89,14 @@ bowline_code session_run(bowline_session* session, const char* entry_point,
   });
 }
 
+bowline_code session_cancel(bowline_session* session, bowline_error** error) {
+  return call(error, [&]() -> Status {
+    BOWLINE_TRY_ASSIGN(const auto s, object_of(session));
+    s->session.cancel();
+    return {};
+  });
+}
+
 bowline_code session_profile(bowline_session* session, const char* entry_point,
                              const bowline_tensor* inputs, size_t input_count,
                              const bowline_scalar* scalars, size_t scalar_count,

@@ -11,6 +11,24 @@ Status check_report(const T* report, std::string_view type) {
   return report == nullptr ? Status() : check_output(report, type);
 }
 
+// The position that a checkpoint gets. `config` has `count` pairs of a key and a value.
+Result<Progress> progress_of(const bowline_progress* progress, const char* const* config,
+                             size_t config_count) {
+  BOWLINE_TRY_ASSIGN(const bowline_progress p,
+                     read(progress, c::c_struct(Progress{}), "bowline_progress"));
+  Progress data;
+  data.epoch = p.epoch;
+  data.data_cursor = p.data_cursor;
+  data.data_seed = p.data_seed;
+  for (size_t i = 0; i < config_count; ++i) {
+    BOWLINE_TRY(given(config, "config"));
+    BOWLINE_TRY_ASSIGN(const std::string_view key, required(config[2 * i], "key of the config"));
+    BOWLINE_TRY_ASSIGN(const std::string_view value, required(config[2 * i + 1], key));
+    data.config.emplace_back(key, value);
+  }
+  return data;
+}
+
 }  // namespace
 
 namespace api {
@@ -158,19 +176,18 @@ bowline_code trainer_save(bowline_trainer* trainer, const char* path,
                           size_t config_count, bowline_error** error) {
   return with(trainer, error, [&](TrainerObject& t) -> Status {
     BOWLINE_TRY_ASSIGN(const std::string_view to, required(path, "path"));
-    BOWLINE_TRY_ASSIGN(const bowline_progress p,
-                       read(progress, c_struct(Progress{}), "bowline_progress"));
-    Progress data;
-    data.epoch = p.epoch;
-    data.data_cursor = p.data_cursor;
-    data.data_seed = p.data_seed;
-    for (size_t i = 0; i < config_count; ++i) {
-      BOWLINE_TRY(given(config, "config"));
-      BOWLINE_TRY_ASSIGN(const std::string_view key, required(config[2 * i], "key of the config"));
-      BOWLINE_TRY_ASSIGN(const std::string_view value, required(config[2 * i + 1], key));
-      data.config.emplace_back(key, value);
-    }
+    BOWLINE_TRY_ASSIGN(const Progress data, progress_of(progress, config, config_count));
     return t.trainer.save(std::string(to), data);
+  });
+}
+
+bowline_code trainer_pause(bowline_trainer* trainer, const char* path,
+                           const bowline_progress* progress, const char* const* config,
+                           size_t config_count, bowline_error** error) {
+  return with(trainer, error, [&](TrainerObject& t) -> Status {
+    BOWLINE_TRY_ASSIGN(const std::string_view to, required(path, "path"));
+    BOWLINE_TRY_ASSIGN(const Progress data, progress_of(progress, config, config_count));
+    return t.trainer.pause(std::string(to), data);
   });
 }
 

@@ -12,6 +12,10 @@
 // that computes inside submit() calls its pause function between two records. During the pause,
 // other threads may call any function of the device, also submit().
 //
+// Stop. While the flag of set_stop() is true, submit() begins no further part of the recordings
+// that may be stopped, and returns `cancelled`. If it has begun a later recording, it runs all. A
+// part should take at most about 50 ms. A device that cannot divide its work may finish it.
+//
 // Lifetime. Buffers and Recordings are destroyed before their device. No submission uses a buffer
 // after free().
 //
@@ -23,6 +27,7 @@
 // needs for tables.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -36,7 +41,7 @@
 namespace bowline::detail::device {
 
 // Increases with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 12;
+constexpr uint32_t kContractVersion = 13;
 
 // A block of device memory. Only its backend knows the meaning of `id`.
 struct Buffer {
@@ -168,6 +173,9 @@ class Device {
   // Sets the pause function (see Threads above). Called once, before the first submission. A device
   // whose submit() returns before the work is done ignores it.
   virtual void set_pause(std::function<void()> /*pause*/) {}
+  // Sets the flag that ends the next submissions early (see Stop above), or null, and how many of
+  // their recordings may be stopped: the first ones. A submission keeps what was set when it began.
+  virtual void set_stop(const std::atomic<bool>* /*asked*/, size_t /*recordings*/) {}
 
   // Runs a recording and measures the time of each record. Slower than submit().
   virtual Result<std::vector<RecordTime>> timestamps(Recording& recording) = 0;

@@ -138,6 +138,14 @@ Result<std::shared_ptr<OpenDevice>> open_candidate(const Candidate& found, const
     add_notice(info, format("Device {} has no TF32, so its products of f32 matrices are exact.",
                             info.name));
   }
+  const bool has_cpu_options = !options.cores.empty() || options.nice != 0 ||
+                               options.max_load != 1 || options.executor != nullptr;
+  const bool is_cpu = device->capabilities().host_memory && info.computes;
+  if (has_cpu_options && !is_cpu) {
+    add_notice(info, format("Device {} ignores the options cores, nice, max_load and executor, "
+                            "which are for the CPU.",
+                            info.name));
+  }
   const TuningKey& key = device->capabilities().tuning;
   std::string path;
   Choices choices;
@@ -156,6 +164,15 @@ Result<std::shared_ptr<OpenDevice>> open_candidate(const Candidate& found, const
                                            options.memory_budget, !wanted.planning);
   open->set_choices(std::move(choices));
   open->set_tuning_path(std::move(path));
+  open->set_log(options.log);
+  open->log(LogLevel::info,
+            format("Opened device {}: {}.", open->info().name, open->info().description));
+  for (const std::string& variant : open->info().switched_off) {
+    open->log(LogLevel::warning, variant);
+  }
+  if (!open->info().notice.empty()) {
+    open->log(LogLevel::warning, open->info().notice);
+  }
   return open;
 }
 

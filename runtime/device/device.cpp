@@ -24,7 +24,8 @@ OpenDevice::~OpenDevice() {
 
 std::unique_lock<Turns> OpenDevice::take_turn() const {
   // After a fork, the thread that had the turn does not exist in this process.
-  const bool is_free = was_forked() || holder_ == std::this_thread::get_id();
+  const std::thread::id self = std::this_thread::get_id();
+  const bool is_free = was_forked() || holder_ == self || inside_ == self;
   return is_free ? std::unique_lock<Turns>() : std::unique_lock(turns_);
 }
 
@@ -54,18 +55,39 @@ void OpenDevice::give_way() {
     return;
   }
   const std::thread::id holder = holder_.exchange(std::thread::id());
+  const std::thread::id inside = inside_.exchange(std::thread::id());
   turns_.unlock();
   turns_.lock();
   holder_ = holder;
+  inside_ = inside;
   gives_way_at_ = {};
 }
 
-Status OpenDevice::check_process() const {
+Status OpenDevice::check_caller() const {
   BOWLINE_REQUIRE_CODE(!was_forked(), Code::device_lost,
                        "Device {} was opened before fork(), and this is the child process. Open a "
                        "device here, and load the model again.",
                        info_.name);
+  const std::thread::id self = std::this_thread::get_id();
+  BOWLINE_REQUIRE(
+      inside_ != self && logging_ != self,
+      "The {} of device {} calls a function that uses the device. It must return first.",
+      logging_ == self ? "log callback" : "executor", info_.name);
   return {};
+}
+
+void OpenDevice::log(LogLevel level, std::string_view message) {
+  const std::thread::id self = std::this_thread::get_id();
+  if (log_ == nullptr || was_forked() || logging_ == self) {
+    return;
+  }
+  const std::lock_guard one_at_a_time(log_mutex_);
+  logging_ = self;
+  try {
+    log_(level, message);
+  } catch (...) {  // the message is lost, and nothing else
+  }
+  logging_ = std::thread::id();
 }
 
 NodeAnswer OpenDevice::query(const NodeQuery& node) const {
@@ -100,7 +122,7 @@ void OpenDevice::force_candidate(std::optional<uint32_t> candidate) {
 }
 
 Result<MemoryInfo> OpenDevice::memory_info() {
-  BOWLINE_TRY(check_process());
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
   return device_->memory_info();
 }
@@ -145,7 +167,7 @@ Status OpenDevice::check_block(uint64_t bytes) const {
 }
 
 Status OpenDevice::require_room(const Demand& demand) {
-  BOWLINE_TRY(check_process());
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
   BOWLINE_TRY(check_budget(demand.bytes));
   BOWLINE_TRY(check_block(demand.largest));
@@ -182,7 +204,7 @@ Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
 }
 
 Result<Buffer> OpenDevice::allocate(uint64_t bytes, MemoryKind kind) {
-  BOWLINE_TRY(check_process());
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
   BOWLINE_TRY(check_size(bytes, kind));
   Result<Buffer> buffer = device_->allocate(bytes, kind);
@@ -204,14 +226,14 @@ void OpenDevice::free(Buffer buffer, uint64_t bytes) {
 }
 
 Status OpenDevice::copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) {
-  BOWLINE_TRY(check_process());
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
   ++counters_.copies_in;
   return device_->copy_in(to, offset, from);
 }
 
 Status OpenDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) {
-  BOWLINE_TRY(check_process());
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
   ++counters_.copies_out;
   return guarded([&] { return device_->copy_out(to, from, offset); });
@@ -219,14 +241,14 @@ Status OpenDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offse
 
 Status OpenDevice::copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
                         uint64_t bytes) {
-  BOWLINE_TRY(check_process());
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
   ++counters_.copies;
   return device_->copy(to, to_offset, from, from_offset, bytes);
 }
 
 Status OpenDevice::fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) {
-  BOWLINE_TRY(check_process());
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
   ++counters_.fills;
   return device_->fill(to, offset, bytes, value);
@@ -239,7 +261,7 @@ Result<std::unique_ptr<Recording>> OpenDevice::record(const Program& program,
                          "A record of {} places {} per-step scalars instead of {}.", r.op,
                          r.step.size(), step_words(r.op).size());
   }
-  BOWLINE_TRY(check_process());
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
   auto recording = device_->record(program, buffers);
   if (recording.ok()) {
@@ -262,19 +284,29 @@ void OpenDevice::release(std::unique_ptr<Recording> recording) {
   recording.reset();
 }
 
-Status OpenDevice::submit(std::span<Recording* const> recordings) {
-  BOWLINE_TRY(check_process());
+Status OpenDevice::submit(std::span<Recording* const> recordings, const Stop& stop) {
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
+  BOWLINE_REQUIRE_CODE(stop.asked == nullptr || !stop.asked->load(), Code::cancelled,
+                       "The run was cancelled before it began.");
   ++counters_.submits;
   gives_way_at_ = {};
-  return guarded(
-      [&] { return clock_ == nullptr ? device_->submit(recordings) : submit_timed(recordings); });
+  device_->set_stop(stop.asked, stop.recordings);
+  inside_ = std::this_thread::get_id();
+  Status done = guarded([&] {
+    return clock_ == nullptr ? device_->submit(recordings) : submit_timed(recordings, stop);
+  });
+  inside_ = std::thread::id();
+  device_->set_stop(nullptr, 0);
+  return done;
 }
 
-Status OpenDevice::submit_timed(std::span<Recording* const> recordings) {
-  for (Recording* recording : recordings) {
-    BOWLINE_TRY_ASSIGN(std::vector<RecordTime> times, device_->timestamps(*recording));
-    clock_->push_back({recording, std::move(times)});
+Status OpenDevice::submit_timed(std::span<Recording* const> recordings, const Stop& stop) {
+  for (size_t i = 0; i < recordings.size(); ++i) {
+    BOWLINE_REQUIRE_CODE(stop.asked == nullptr || i >= stop.recordings || !stop.asked->load(),
+                         Code::cancelled, "The run was cancelled.");
+    BOWLINE_TRY_ASSIGN(std::vector<RecordTime> times, device_->timestamps(*recordings[i]));
+    clock_->push_back({recordings[i], std::move(times)});
   }
   return {};
 }
@@ -292,7 +324,7 @@ void OpenDevice::stop_clock() {
 }
 
 Status OpenDevice::wait() {
-  BOWLINE_TRY(check_process());
+  BOWLINE_TRY(check_caller());
   const std::unique_lock turn = take_turn();
   return guarded([&] { return device_->wait(); });
 }

@@ -32,11 +32,22 @@ struct Demand {
   void add(uint64_t block_bytes, MemoryKind kind);
 };
 
+// Lets other threads end a submission early.
+struct Stop {
+  const std::atomic<bool>* asked = nullptr;  // null: nobody can
+  // The first recordings, which may be stopped. If they were not, the others run to their end.
+  size_t recordings = SIZE_MAX;
+};
+
 // An open device with its name, counters and memory budget.
 //
 // Threads: any thread may call it. It serves one call at a time, in the order of the calls, so that
 // a thread waits for at most one call of each other thread. If a device computes inside submit(),
 // and another thread has waited for a millisecond, the other call runs between two records.
+//
+// Callbacks: during submit() the device may call the executor of the program, and log() calls the
+// log callback. If they call the device in the same thread, functions that can fail return
+// bad_argument.
 //
 // fork(): in a child process, the threads of the device do not exist. Functions that can fail
 // return device_lost there. Freeing and destroying do nothing; the memory is freed with the
@@ -67,9 +78,9 @@ class OpenDevice {
     std::unique_lock<Turns> turn_;
   };
 
-  // Errors  device_lost: this is the child of a fork().
-  Status check_process() const;
-  // Call it only if check_process() succeeds.
+  // Errors  device_lost: this is the child of a fork(). bad_argument: a callback calls the device.
+  Status check_caller() const;
+  // Call it only if check_caller() succeeds.
   NodeAnswer query(const NodeQuery& node) const;
   // Returns the candidate of a node (Record::candidate) from the measured choices. `key` is its
   // node_key(), and `candidates` the answer to a query that names no candidate.
@@ -107,12 +118,20 @@ class OpenDevice {
   void release(std::unique_ptr<Recording> recording);
   // submit(), wait() and copy_out() do not throw std::bad_alloc, because the caller must still
   // handle the running submission.
-  Status submit(std::span<Recording* const> recordings);
+  // Errors  cancelled: `stop` was asked for before the end.
+  Status submit(std::span<Recording* const> recordings, const Stop& stop = {});
   Status wait();
   // Starts to measure the time of each record: submissions append their times to `into`. Returns
   // false, and changes nothing, if a clock is running already.
   bool start_clock(std::vector<RecordingTimes>* into);
   void stop_clock();
+
+  // Sends a message to DeviceOptions::log, if the program wants it. Call it without a Hold.
+  void set_log(std::function<void(LogLevel level, std::string_view message)> log) {
+    log_ = std::move(log);
+  }
+  bool has_log() const { return log_ != nullptr; }
+  void log(LogLevel level, std::string_view message);
 
   // The number of calls that wait for their turn.
   uint32_t waiting() const { return turns_.waiting(); }
@@ -123,13 +142,17 @@ class OpenDevice {
   bool was_forked() const { return forks_ != forks(); }
   std::unique_lock<Turns> take_turn() const;
   void give_way();
-  Status submit_timed(std::span<Recording* const> recordings);
+  Status submit_timed(std::span<Recording* const> recordings, const Stop& stop);
   Status check_budget(uint64_t bytes) const;
   Status check_block(uint64_t bytes) const;
   Status check_size(uint64_t bytes, MemoryKind kind);
 
   mutable Turns turns_;
-  std::atomic<std::thread::id> holder_;  // the thread that has a Hold
+  std::atomic<std::thread::id> holder_;   // the thread that has a Hold
+  std::atomic<std::thread::id> inside_;   // the thread that is in submit() of the device
+  std::atomic<std::thread::id> logging_;  // the thread that is in the log callback
+  std::mutex log_mutex_;
+  std::function<void(LogLevel level, std::string_view message)> log_;
   // When the running submission lets other calls run. Set only when another thread waits, so that
   // the clock is not read otherwise.
   std::chrono::steady_clock::time_point gives_way_at_;

@@ -192,6 +192,7 @@ void Submission::add(const Segment& segment) {
     }
   }
   recordings_.push_back(segment.recording());
+  ++segments_;
 }
 
 Refreshed Submission::refreshed() const {
@@ -212,9 +213,11 @@ Status Submission::transfer() {
   return {};
 }
 
-Status Submission::submit(device::OpenDevice& device) {
+Status Submission::submit(device::OpenDevice& device, const std::atomic<bool>* asked) {
   BOWLINE_TRY(transfer());
-  BOWLINE_TRY(device.submit(recordings_));
+  const size_t stoppable =
+      stoppable_ < segments_ ? recordings_.size() - (segments_ - stoppable_) : SIZE_MAX;
+  BOWLINE_TRY(device.submit(recordings_, {asked, stoppable}));
   for (const Segment::Copy* copy : behind_) {
     copy->residency->holds(table_.storages[copy->tie].version);
   }
@@ -331,7 +334,7 @@ void bump_versions(params::Table& table, const plan::Plan& plan) {
 
 Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
                       const Segment& segment, Hoisted* hoisted, params::Table& table,
-                      std::span<const Tensor> inputs, StepValues& values) {
+                      std::span<const Tensor> inputs, StepValues& values, CancelRequest& cancel) {
   Submission submission(table);
   if (hoisted != nullptr && !hoisted->is_right(table)) {
     hoisted->forget();
@@ -344,12 +347,19 @@ Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
   const device::OpenDevice::Hold turn(device);
   BOWLINE_TRY(write_inputs(device, workspace, segment.plan(), inputs, values));
   BOWLINE_TRY(write_steps(device, workspace, values));
-  const Status submitted = submission.submit(device);
-  const Status ended = submitted.ok() ? device.wait() : Status(submitted);
+  const Status submitted = submission.submit(device, &cancel.flag());
+  // After a cancelled submission, a part of it may still run.
+  const bool waits = submitted.ok() || submitted.code() == Code::cancelled;
+  const Status waited = waits ? device.wait() : Status();
+  const Status ended = submitted.ok() ? Status(waited) : Status(submitted);
   if (ended.ok() && hoisted != nullptr) {
     hoisted->computed(table);
   }
   bump_versions(table, segment.plan());  // a failed run may have done part of its work
+  BOWLINE_TRY(waits ? Status(waited) : Status());
+  if (waits) {
+    BOWLINE_TRY(cancel.answer("The run"));
+  }
   BOWLINE_TRY(Status(ended));
   BOWLINE_TRY(read_steps(device, workspace, values));
   Refreshed refreshed = submission.refreshed();

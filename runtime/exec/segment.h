@@ -91,9 +91,12 @@ class Submission {
   // Renews outdated replicas. It reads other devices: call it without an OpenDevice::Hold.
   // Errors  as the transfers.
   Status transfer();
-  // Calls transfer() and submits. Afterwards, the copies hold the values of their storages.
+  // Calls transfer() and submits. Afterwards, the copies hold the values of their storages. `asked`
+  // stops the submission, but not the segments that were added after keep_whole().
   // Errors  as transfer() and OpenDevice::submit().
-  Status submit(device::OpenDevice& device);
+  Status submit(device::OpenDevice& device, const std::atomic<bool>* asked = nullptr);
+  // Segments that are added from now on run to their end if they begin.
+  void keep_whole() { stoppable_ = segments_; }
   Refreshed refreshed() const;
 
  private:
@@ -101,6 +104,24 @@ class Submission {
   std::vector<const Segment::Copy*> behind_;    // outdated derived copies
   std::vector<const Segment::Copy*> replicas_;  // outdated replicas
   std::vector<device::Recording*> recordings_;
+  size_t segments_ = 0;
+  size_t stoppable_ = SIZE_MAX;  // the first segments
+};
+
+// A request to end a run early. Threads: any thread may ask.
+class CancelRequest {
+ public:
+  void ask() { asked_ = true; }
+  // For device::Stop.
+  const std::atomic<bool>& flag() const { return asked_; }
+  // Errors  cancelled: it was asked for. The request is then answered.
+  Status answer(std::string_view what) {
+    BOWLINE_REQUIRE_CODE(!asked_.exchange(false), Code::cancelled, "{} was cancelled.", what);
+    return {};
+  }
+
+ private:
+  std::atomic<bool> asked_ = false;
 };
 
 // Copies the inputs of a segment to its io buffer, by name. `values` has the sizes of dynamic
@@ -128,9 +149,10 @@ class Hoisted;
 // Runs one segment: copies inputs and `values` to the device, submits, and reads `values` back. The
 // versions of written storages increase. `hoisted`: computes the hoisted values that `segment`
 // reads, or null.
+// Errors  cancelled: `cancel` was asked for. The device has stopped.
 Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
                       const Segment& segment, Hoisted* hoisted, params::Table& table,
-                      std::span<const Tensor> inputs, StepValues& values);
+                      std::span<const Tensor> inputs, StepValues& values, CancelRequest& cancel);
 
 // The generations of all rows when a plan was made. If one increases, the plan is made again.
 class Generations {

@@ -66,8 +66,12 @@ Status check_distinct(std::span<const BoundEntryPoint> entry_points,
 }  // namespace
 
 SessionState::SessionState(std::shared_ptr<graph::ModelState> model,
-                           std::vector<BoundEntryPoint> entry_points, const Budget& budget)
-    : model_(std::move(model)), entry_points_(std::move(entry_points)), budget_(budget) {
+                           std::vector<BoundEntryPoint> entry_points, const Budget& budget,
+                           CancelRequest* cancel)
+    : model_(std::move(model)),
+      entry_points_(std::move(entry_points)),
+      budget_(budget),
+      cancel_(cancel == nullptr ? own_cancel_ : *cancel) {
   model_->users.add(*this);
 }
 
@@ -247,7 +251,20 @@ Status SessionState::prepare(const std::optional<std::shared_ptr<device::OpenDev
     counters_.recordings += entry.hoisted ? 2 : 1;
   }
   counters_.launches = entries_[0].forward.recording()->launches();
+  log_plans();
   return {};
+}
+
+void SessionState::log_plans() const {
+  for (const Entry& entry : entries_) {
+    if (device_->has_log()) {
+      const plan::Plan& plan = entry.forward.plan();
+      device_->log(
+          LogLevel::info,
+          format("New plan of {} on {}: {} records, {} bytes of activations.", text_of(*entry.of),
+                 device_->info().name, plan.program.records.size(), plan.arena_bytes));
+    }
+  }
 }
 
 Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_view> entry_point,
@@ -308,7 +325,7 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
   BOWLINE_TRY_ASSIGN(const Refreshed refreshed,
                      overrides.empty()
                          ? exec::run(*device_, workspace_, entry->forward, hoisted_of(*entry),
-                                     model_->table, inputs, entry->steps)
+                                     model_->table, inputs, entry->steps, cancel_)
                          : run_with(overrides, *entry, inputs));
   ++counters_.submits;
   counters_.refreshes += refreshed.copies;
@@ -335,7 +352,7 @@ Result<Refreshed> SessionState::run_with(std::span<const Tensor> overrides, Entr
     ++counters_.recordings;
   }
   Result<Refreshed> refreshed =
-      exec::run(*device_, workspace_, segment, hoisted, seen, inputs, entry.steps);
+      exec::run(*device_, workspace_, segment, hoisted, seen, inputs, entry.steps, cancel_);
   for (const uint32_t tie : plan.written) {
     if (seen.storages[tie].version != model_->table.storages[tie].version) {
       model_->table.wrote(tie);
@@ -347,6 +364,7 @@ Result<Refreshed> SessionState::run_with(std::span<const Tensor> overrides, Entr
 Result<std::vector<NodeTime>> SessionState::profile(std::optional<std::string_view> entry_point,
                                                     std::span<const Tensor> inputs,
                                                     std::span<const StepScalar> steps) {
+  const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
   BOWLINE_TRY_ASSIGN(const Clock clock, Clock::start(device_));
   BOWLINE_TRY(run(entry_point, inputs, {}, steps));

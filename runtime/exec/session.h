@@ -8,9 +8,9 @@ namespace bowline::detail::exec {
 
 class SessionState final : public graph::User {
  public:
-  // Makes no plans; see prepare().
+  // Makes no plans; see prepare(). `cancel`: (optional) cancels the runs instead of cancel().
   SessionState(std::shared_ptr<graph::ModelState> model, std::vector<BoundEntryPoint> entry_points,
-               const Budget& budget);
+               const Budget& budget, CancelRequest* cancel = nullptr);
   ~SessionState();
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
@@ -26,6 +26,7 @@ class SessionState final : public graph::User {
   Result<std::vector<NodeTime>> profile(std::optional<std::string_view> entry_point,
                                         std::span<const Tensor> inputs,
                                         std::span<const StepScalar> steps);
+  void cancel() { cancel_.ask(); }
   void leave_device() override;
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
@@ -69,6 +70,8 @@ class SessionState final : public graph::User {
                                      const device::OpenDevice& device) const;
   // Allocates the workspace and records the plans.
   Status place(std::vector<Planned> planned, const std::shared_ptr<device::OpenDevice>& device);
+  // Tells the log callback about new plans.
+  void log_plans() const;
   // Returns the heading of an entry point in a listing. Empty if there is only one.
   std::string heading(const BoundEntryPoint& entry) const;
   // Returns the entry whose plan fits a run.
@@ -90,6 +93,8 @@ class SessionState final : public graph::User {
   std::shared_ptr<device::OpenDevice> device_;  // of the plans
   Generations generations_;
   Counters counters_;
+  CancelRequest own_cancel_;
+  CancelRequest& cancel_;
 };
 
 // Adds what is on the device besides plans: storages, derived copies and staging buffers. Then

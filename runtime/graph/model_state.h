@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "graph/graph.h"
@@ -26,6 +27,8 @@ class User {
   virtual void leave_device() = 0;
   // Whether a Trainer holds gradients of an unfinished step, so that the table must not change.
   virtual bool accumulates() const { return false; }
+  // Whether a failure of a Trainer left the weights partly written.
+  virtual bool is_damaged() const { return false; }
 
  protected:
   ~User() = default;
@@ -52,10 +55,15 @@ class Users {
 
  private:
   friend class Running;
+  friend class Quiet;
 
   std::vector<User*> users_;
   User* trainer_ = nullptr;
   std::atomic<int> busy_ = 0;
+  // The runs and Model::copy_values_from() take turns.
+  device::Turns turns_;
+  std::atomic<std::thread::id> inside_;  // the thread that has the turn
+  uint32_t forks_ = device::forks();
 };
 
 // The graphs of a model and their named dimensions.
@@ -136,16 +144,44 @@ struct ModelState {
   uint64_t id_ = next_id();  // handles contain it
 };
 
+// While the object lives, no other thread runs a Session or Trainer of the model.
+class Quiet {
+ public:
+  explicit Quiet(ModelState& model)
+      : users_(model.users),
+        // After a fork, the thread that had the turn does not exist in this process.
+        takes_turn_(users_.inside_ != std::this_thread::get_id() &&
+                    users_.forks_ == device::forks()) {
+    if (takes_turn_) {
+      users_.turns_.lock();
+      users_.inside_ = std::this_thread::get_id();
+    }
+  }
+  ~Quiet() {
+    if (takes_turn_) {
+      users_.inside_ = std::thread::id();
+      users_.turns_.unlock();
+    }
+  }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+
+ private:
+  Users& users_;
+  bool takes_turn_;
+};
+
 // Marks a run of a Session or Trainer. While the object lives, verbs that would change storages
 // return bad_argument.
 class Running {
  public:
-  explicit Running(ModelState& model) : users_(model.users) { ++users_.busy_; }
+  explicit Running(ModelState& model) : quiet_(model), users_(model.users) { ++users_.busy_; }
   ~Running() { --users_.busy_; }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
  private:
+  Quiet quiet_;
   Users& users_;
 };
 

@@ -125,4 +125,9 @@ Result<Table> substituted(const Table& table, const Table& source, const LoadOpt
 //         missing or unexpected.
 Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool partial, int busy);
 
+// Copies the values of `source`, which has the same parameters with the same dtypes, shapes,
+// encodings and views, without those of KV caches. Blocks keep their addresses. If it fails because
+// of a device, values may be copied in part; otherwise nothing changes.
+Status copy_values(Table& table, const Table& source, int busy);
+
 }  // namespace bowline::detail::params

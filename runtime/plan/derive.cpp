@@ -102,7 +102,7 @@ Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
   record.workspace.dtype = DType::u8;
   record.workspace.shape = Shape{0};
   BOWLINE_TRY(set_type(record));
-  BOWLINE_TRY(device.check_process());
+  BOWLINE_TRY(device.check_caller());
   const device::NodeAnswer answer =
       device.query({record.op, record.type, record.attributes, record.inputs, record.outputs});
   BOWLINE_REQUIRE_CODE(answer.reason.empty() && answer.workspace_bytes == 0, Code::unsupported,

@@ -333,7 +333,7 @@ device::NodeAnswer Lowering::query(const Record& record) const {
 Status Lowering::add_record(Frame& f, uint32_t n, std::string name, Record record) {
   const size_t index = plan_.program.records.size();
   BOWLINE_TRY(set_type(record).at(format("While planning {}.", name)));
-  BOWLINE_TRY(device_.check_process());
+  BOWLINE_TRY(device_.check_caller());
   record.node = static_cast<uint32_t>(plan_.nodes.size());
   device::NodeAnswer answer = query(record);
   if (answer.candidates != 0) {

@@ -165,6 +165,14 @@ void add_verbs(nb::class_<PyModel>& model) {
           "materialize", [](PyModel& m, uint64_t seed) { check(m.model.materialize(seed)); },
           "seed"_a = 0, "Gives every storage without values its initial values.")
       .def(
+          "copy_values_from",
+          [](PyModel& m, const PyModel& other) {
+            check(unlocked([&] { return m.model.copy_values_from(other.model); }));
+          },
+          "other"_a,
+          "Copies all values of another model. It waits until no session or trainer of the two "
+          "models runs, so one model can serve while the other trains.")
+      .def(
           "to",
           [](PyModel& m, const Device& device, const std::optional<std::string>& pattern) {
             m.devices.push_back(device);

@@ -162,6 +162,9 @@ void add_sessions(nb::module_& module) {
            "arrays by name. outputs: names, or None for all. scalars: per-step scalars by name. "
            "overrides: values that replace parameters in this run.")
       .def(
+          "cancel", [](PySession& s) { s.session.cancel(); },
+          "Cancels the running run() or profile(), or the next one. Any thread may call it.")
+      .def(
           "memory", [](PySession& s) { return report_of(s.session.memory()); },
           "Returns the memory of the session in bytes.")
       .def(

@@ -172,14 +172,26 @@ void set_gradient_hook(PyTrainer& t, nb::object hook) {
   });
 }
 
-void save(PyTrainer& t, const std::string& path, uint64_t epoch, uint64_t data_cursor,
-          uint64_t data_seed, const std::map<std::string, std::string>& config) {
+Progress progress_of(uint64_t epoch, uint64_t data_cursor, uint64_t data_seed,
+                     const std::map<std::string, std::string>& config) {
   Progress progress;
   progress.epoch = epoch;
   progress.data_cursor = data_cursor;
   progress.data_seed = data_seed;
   progress.config.assign(config.begin(), config.end());
+  return progress;
+}
+
+void save(PyTrainer& t, const std::string& path, uint64_t epoch, uint64_t data_cursor,
+          uint64_t data_seed, const std::map<std::string, std::string>& config) {
+  const Progress progress = progress_of(epoch, data_cursor, data_seed, config);
   check(unlocked([&] { return t.trainer.save(path, progress); }));
+}
+
+void pause(PyTrainer& t, const std::string& path, uint64_t epoch, uint64_t data_cursor,
+           uint64_t data_seed, const std::map<std::string, std::string>& config) {
+  const Progress progress = progress_of(epoch, data_cursor, data_seed, config);
+  check(unlocked([&] { return t.trainer.pause(path, progress); }));
 }
 
 void add_state(nb::class_<PyTrainer>& trainer) {
@@ -187,6 +199,10 @@ void add_state(nb::class_<PyTrainer>& trainer) {
       .def("save", &save, "path"_a, nb::kw_only(), "epoch"_a = 0, "data_cursor"_a = 0,
            "data_seed"_a = 0, "config"_a = std::map<std::string, std::string>{},
            "Writes a checkpoint: the model, its training state, and your position in the data.")
+      .def("pause", &pause, "path"_a, nb::kw_only(), "epoch"_a = 0, "data_cursor"_a = 0,
+           "data_seed"_a = 0, "config"_a = std::map<std::string, std::string>{},
+           "Writes a checkpoint, and frees the memory of the device. To continue, call Model.to() "
+           "and resume().")
       .def(
           "resume",
           [](PyTrainer& t, const std::string& path, bool extend) {
@@ -207,10 +223,11 @@ void add_state(nb::class_<PyTrainer>& trainer) {
           "Discards the micro-batches of the unfinished step.")
       .def(
           "cancel", [](PyTrainer& t) { t.trainer.cancel(); },
-          "Cancels the next micro-batch. Any thread may call it.")
+          "Cancels the running call, or the next one. Any thread may call it.")
       .def_prop_ro(
           "state", [](PyTrainer& t) { return report_of(t.trainer.state()); },
-          "What the caller can do after a failure: ready, unread, gradients_lost, damaged.")
+          "What the caller can do after a failure: ready, unread, gradients_lost, damaged. Or "
+          "paused, after pause().")
       .def_prop_ro(
           "steps", [](PyTrainer& t) { return t.trainer.steps(); }, "Number of finished steps.")
       .def_prop_ro(

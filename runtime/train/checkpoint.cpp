@@ -9,6 +9,8 @@
 #include "graph/save.h"
 #include "params/home.h"
 #include "params/stage.h"
+#include "params/verbs.h"
+#include "params/weight_format.h"
 #include "train/optimizer.h"
 #include "train/options.h"
 #include "train/trainer.h"
@@ -179,6 +181,45 @@ Status TrainerState::save(const std::string& path, const Progress& data, FileSys
   return agree(options_.processes.get(), saved);
 }
 
+Status TrainerState::pause(const std::string& path, const Progress& data, FileSystem& files) {
+  BOWLINE_REQUIRE_CODE(place_.size == 1, Code::unsupported,
+                       "{} processes train the model. Only the Trainer of a single process can "
+                       "pause. Call save(), and destroy the Trainers.",
+                       place_.size);
+  BOWLINE_TRY(params::require_idle(model_->users.busy(), "pause()"));
+  BOWLINE_TRY(save(path, data, files));
+  BOWLINE_TRY_ASSIGN(const auto verified, model::VerifiedFile::open(path, files));
+  BOWLINE_TRY_ASSIGN(const auto saved, graph::load_model(verified));
+  Table staged = model_->table;
+  params::drop_training(staged);
+  for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
+    Storage row = staged.storages[tie];
+    if (!row.home.block && row.home.shards.empty() && row.replicas.empty()) {
+      continue;
+    }
+    const Storage* const from = counterpart(saved->table, model_->table, tie);
+    if (from != nullptr && from->home.file != nullptr) {
+      row.home = from->home;
+    } else {  // a KV cache, for example
+      BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(row));
+      BOWLINE_TRY_ASSIGN(row.home, params::make_home(nullptr, bytes));
+    }
+    row.replicas.clear();
+    ++row.generation;
+    staged.put(tie, std::move(row));
+  }
+  staged.set_device(nullptr);
+  params::keep_formats(staged);
+  // From here on nothing can fail.
+  snapshot_.reset();
+  overridden_.reset();
+  model_->table = std::move(staged);
+  model_->users.leave_device();
+  gradients_known_ = false;
+  fault_ = TrainState::paused;
+  return {};
+}
+
 Status TrainerState::check_record(const model::TrainingState& t, bool same_run, bool extend) const {
   BOWLINE_REQUIRE(t.applied_steps <= t.step,
                   "it counts {} applied steps, but only {} steps in all.", t.applied_steps, t.step);
@@ -276,6 +317,7 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
 Result<Progress> TrainerState::resume_here(const std::string& path, const ResumeOptions& options,
                                            FileSystem& files) {
   BOWLINE_TRY(params::require_idle(model_->users.busy(), "resume()"));
+  BOWLINE_REQUIRE(home() != nullptr, "The model is not on a device. Move it with Model::to().");
   BOWLINE_TRY_ASSIGN(const auto verified, model::VerifiedFile::open(path, files));
   // Verify every checksum before anything is used.
   BOWLINE_TRY(verified->verify_all());

@@ -131,7 +131,8 @@ Result<std::string> find_node(const BoundGraph& forward, std::span<const Tensor>
   fill(steps);
   BOWLINE_TRY_ASSIGN(const exec::Segment segment,
                      exec::Segment::record(std::move(plan), table, device, workspace));
-  BOWLINE_TRY(exec::run(*device, workspace, segment, nullptr, table, batch, steps).status());
+  exec::CancelRequest never;
+  BOWLINE_TRY(exec::run(*device, workspace, segment, nullptr, table, batch, steps, never).status());
   for (const plan::IoRange& range : segment.plan().outputs) {
     std::vector<std::byte> bytes(range.bytes());
     BOWLINE_TRY(device->copy_out(bytes, workspace.io->buffer(), range.offset));

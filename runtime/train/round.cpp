@@ -140,9 +140,7 @@ Result<TrainerState::Micro> TrainerState::train_here(std::span<const Tensor> bat
                                                      bool& submitted) {
   BOWLINE_TRY(require_state("micro_step()"));
   BOWLINE_TRY(prepare());
-  if (cancelled_.exchange(false)) {
-    return Status(Code::cancelled, "The step was cancelled; the weights are as before the step.");
-  }
+  BOWLINE_TRY(cancel_.answer("The step"));
   BOWLINE_TRY(states_.keep(model_->table, state_.micro_step > 0));
   params::reserve_more(state_.losses, count);
   params::reserve_more(state_.weights, count);
@@ -169,8 +167,15 @@ Result<TrainerState::Micro> TrainerState::train_here(std::span<const Tensor> bat
   submission.add(set.accumulate);
   BOWLINE_TRY(exec::write_steps(*prepared_.device, prepared_.workspace, steps));
   submitted = true;
-  BOWLINE_TRY(submission.submit(*prepared_.device));
+  const Status sent = submission.submit(*prepared_.device, &cancel_.flag());
+  BOWLINE_TRY(sent.code() == Code::cancelled ? Status() : Status(sent));
   BOWLINE_TRY(prepared_.device->wait());
+  if (!sent.ok()) {
+    // A sum by micro-batch has nothing of the gradients that the kernels began to write.
+    submitted = !sums_each() || !states_.empty();
+    gradients_known_ = false;
+    return cancel_.answer("The step");
+  }
   counters_.refreshes += submission.refreshed().copies;
   const plan::Plan& plan = set.accumulate.plan();
   exec::bump_versions(model_->table, plan);

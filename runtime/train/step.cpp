@@ -160,10 +160,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   }
   BOWLINE_TRY(require_state("micro_step()"));
   BOWLINE_TRY(prepare());
-  if (cancelled_.exchange(false)) {
-    return Status(Code::cancelled,
-                  "The step was cancelled before it was submitted; the weights are as before.");
-  }
+  BOWLINE_TRY(cancel_.answer("The step"));
   BOWLINE_TRY_ASSIGN(set_, prepared_.set_for(batch, options_));
   const Prepared::Set& set = prepared_.sets[set_];
   BOWLINE_TRY_ASSIGN(std::vector<float> factors, mean_factors(batch));
@@ -194,13 +191,17 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   exec::Submission submission(overrides.empty() ? model_->table : seen);
   submission.add(overrides.empty() ? set.accumulate : *overridden_);
   if (last && !alone) {
+    submission.keep_whole();
     submission.add(set.update);
   }
   BOWLINE_TRY(write_batch(set, batch, factors));
   fill(*prepared_.steps);
   prepared_.steps->set("gradient_scale", gradient_scale(set.training.loss_terms));
   BOWLINE_TRY(exec::write_steps(*prepared_.device, prepared_.workspace, *prepared_.steps));
-  if (Status s = submission.submit(*prepared_.device); !s.ok()) {
+  if (Status s = submission.submit(*prepared_.device, &cancel_.flag()); !s.ok()) {
+    if (s.code() == Code::cancelled) {
+      return look_after_cancel();
+    }
     look_after_failed_submit(last && !alone);
     return s;
   }
@@ -253,7 +254,7 @@ Status TrainerState::add_loss_weights(std::span<const Tensor> batch) {
     prepared_.steps->reset();
     BOWLINE_TRY_ASSIGN(const exec::Refreshed refreshed,
                        exec::run(*prepared_.device, prepared_.workspace, *set.weigh, nullptr,
-                                 model_->table, batch, *prepared_.steps));
+                                 model_->table, batch, *prepared_.steps, cancel_));
     ++counters_.submits;
     counters_.refreshes += refreshed.copies;
     // Out-of-range indices are not reported here. The micro-batch itself reports them and names the
@@ -478,10 +479,24 @@ void TrainerState::look_after_failed_submit(bool last) {
   }
 }
 
+// The micro-batch may have added a part of its gradients to those of the unfinished step.
+Status TrainerState::look_after_cancel() {
+  gradients_known_ = false;
+  if (Status waited = prepared_.device->wait(); !waited.ok()) {
+    look_after_failed_submit(false);
+    return waited;
+  }
+  BOWLINE_TRY(forget_accumulation());
+  return cancel_.answer("The step");
+}
+
 TrainState TrainerState::state() const { return unread_ ? TrainState::unread : fault_; }
 
 Status TrainerState::require_state(std::string_view call, bool whole_weights_suffice) const {
   const TrainState now = state();
+  BOWLINE_REQUIRE(now != TrainState::paused,
+                  "{} cannot run now: the trainer is paused. Call Model::to(), then resume().",
+                  call);
   BOWLINE_REQUIRE(now != TrainState::damaged,
                   "{} needs complete weights, but a failure left them partly written. Call "
                   "rollback() or resume() first.",
@@ -524,7 +539,7 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   prepared_.steps->reset();
   BOWLINE_TRY_ASSIGN(const exec::Refreshed refreshed,
                      exec::run(*prepared_.device, prepared_.workspace, segment, nullptr,
-                               model_->table, batch, *prepared_.steps));
+                               model_->table, batch, *prepared_.steps, cancel_));
   ++counters_.submits;
   counters_.refreshes += refreshed.copies;
   BOWLINE_TRY(exec::check_error(prepared_.steps->head(), plan));
@@ -540,8 +555,8 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch,
       entry_points.push_back(
           {options_.entry_point, std::move(dims), options_.precision.compute_dtype});
     }
-    outputs_ =
-        std::make_unique<exec::SessionState>(model_, std::move(entry_points), options_.budget);
+    outputs_ = std::make_unique<exec::SessionState>(model_, std::move(entry_points),
+                                                    options_.budget, &cancel_);
   }
   float loss = 0;
   std::vector<Tensor> all(outputs.begin(), outputs.end());

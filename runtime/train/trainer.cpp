@@ -121,6 +121,12 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
     set.for_each_segment([this](const exec::Segment&) { ++counters_.recordings; });
   }
   counters_.launches = prepared_.launches_of(0, options_);
+  if (device->has_log()) {
+    device->log(LogLevel::info, format("New plans to train \"{}\" on {}: {} sets of dimensions, {} "
+                                       "bytes of activations.",
+                                       options_.entry_point, device->info().name,
+                                       prepared_.sets.size(), prepared_.workspace.arena_bytes()));
+  }
   return {};
 }
 

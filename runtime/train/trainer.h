@@ -2,8 +2,6 @@
 // saves and resumes.
 #pragma once
 
-#include <atomic>
-
 #include "exec/session.h"
 #include "train/masters.h"
 #include "train/nonfinite.h"
@@ -54,7 +52,9 @@ class TrainerState final : public graph::User {
   Status set_learning_rate(std::optional<float> rate);
   Status snapshot();
   Status rollback();
-  void cancel() { cancelled_ = true; }
+  void cancel() { cancel_.ask(); }
+  Status pause(const std::string& path, const Progress& data,
+               FileSystem& files = real_file_system());
   Status save(const std::string& path, const Progress& data,
               FileSystem& files = real_file_system());
   Result<Progress> resume(const std::string& path, const ResumeOptions& options,
@@ -64,6 +64,7 @@ class TrainerState final : public graph::User {
 
   void leave_device() override;
   bool accumulates() const override { return state_.micro_step > 0 || unread_.has_value(); }
+  bool is_damaged() const override { return fault_ == TrainState::damaged; }
   TrainState state() const;
   Status restart_step();
   uint64_t steps() const { return state_.step; }
@@ -168,6 +169,8 @@ class TrainerState final : public graph::User {
   Status require_state(std::string_view call, bool whole_weights_suffice = false) const;
   // Sets fault_ after a failed submission. `last`: the submission contained the update.
   void look_after_failed_submit(bool last);
+  // The same after a submission that was cancelled before the update began. Returns the error.
+  Status look_after_cancel();
   // Submits the update after the accumulate segment, in a submission of its own. This is needed if
   // there is a hook, or if the loss weight is known only after the last micro-batch.
   Status update_alone();
@@ -216,7 +219,7 @@ class TrainerState final : public graph::User {
   bool gradients_known_ = false;          // the gradient rows hold the last micro-batches ...
   float gradient_loss_scale_ = 1;         // ... multiplied by this loss scale
   NonFinitePolicy nonfinite_;
-  std::atomic<bool> cancelled_ = false;
+  exec::CancelRequest cancel_;
 
   Prepared prepared_;
   Masters masters_;

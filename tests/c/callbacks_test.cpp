@@ -1,4 +1,7 @@
 // Callbacks that call back, throw, fail, and run while another thread calls.
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -113,6 +116,121 @@ TEST(Callbacks, AnyThreadCancelsATrainer) {
   EXPECT_EQ(done.code, BOWLINE_OK) << done.message;
   EXPECT_EQ(step_with(world, [](bowline_error**) { return BOWLINE_OK; }).code, BOWLINE_CANCELLED);
   expect_steps(world);
+}
+
+TEST(Callbacks, AnyThreadCancelsASession) {
+  World world;
+  const std::vector<float> right = scores_of(world.h.session);
+  std::thread([&] { must(api()->session_cancel, world.h.session); }).join();
+  expect_error(call(api()->session_run, world.h.session, nullptr, nullptr, size_t{0}, nullptr,
+                    size_t{0}, nullptr, size_t{0}, nullptr, size_t{0}),
+               BOWLINE_BAD_ARGUMENT, "");  // the request stays
+  const Batch batch;
+  expect_error(call(api()->session_run, world.h.session, nullptr, batch.tensors, size_t{2}, nullptr,
+                    size_t{0}, nullptr, size_t{0}, nullptr, size_t{0}),
+               BOWLINE_CANCELLED, "The run was cancelled.");
+  EXPECT_EQ(scores_of(world.h.session), right);
+  must(api()->session_close, world.h.session);
+  std::thread([&] {
+    expect_error(call(api()->session_cancel, world.h.session), BOWLINE_BAD_ARGUMENT, "is closed");
+  }).join();
+  world.h.session = nullptr;
+}
+
+TEST(Callbacks, CopyingWaitsForACallInAnotherThread) {
+  World world;
+  bowline_model* const other = make_model();
+  std::thread copies;
+  std::atomic<bool> is_over = false;
+  const Outcome done = step_with(world, [&](bowline_error**) {
+    expect_error(call(api()->model_copy_values_from, other, world.h.model), BOWLINE_BAD_ARGUMENT,
+                 "A callback of the model calls");
+    if (!copies.joinable()) {  // the hook is called for each weight
+      copies = std::thread([&] {
+        must(api()->model_copy_values_from, other, world.h.model);
+        EXPECT_TRUE(is_over);
+      });
+    }
+    std::this_thread::yield();
+    is_over = true;  // the copy begins after the step
+    return BOWLINE_OK;
+  });
+  EXPECT_EQ(done.code, BOWLINE_OK) << done.message;
+  copies.join();
+  for (const char* name : {"first.weight", "last.weight"}) {
+    std::vector<std::vector<float>> found;
+    for (bowline_model* const model : {other, world.h.model}) {
+      const bool is_last = name[0] == 'l';
+      std::vector<float>& value = found.emplace_back((is_last ? kClasses : kWidth) * kWidth);
+      const int64_t shape[] = {is_last ? kClasses : kWidth, kWidth};
+      const bowline_tensor out = {sizeof(out), nullptr,      BOWLINE_F32,     2,
+                                  shape,       value.data(), 4 * value.size()};
+      must(api()->model_get_value, model, name, &out);
+    }
+    EXPECT_EQ(found[0], found[1]) << name;
+  }
+  must(api()->model_copy_values_from, other, other);
+  must(api()->model_close, other);
+  expect_steps(world);
+}
+
+TEST(Callbacks, ALogAndAnExecutorAreCalled) {
+  struct Seen {
+    std::vector<std::pair<int32_t, std::string>> log;
+    size_t tasks = 0;
+  } seen;
+  auto options = sized<bowline_device_options>();
+  must(api()->device_options_init, &options);
+  EXPECT_EQ(options.max_load, 1);
+  options.threads = 2;
+  options.log_user = options.executor_user = &seen;
+  options.log = [](void* user, int32_t level, const char* message) {
+    static_cast<Seen*>(user)->log.emplace_back(level, message);
+  };
+  options.executor = [](void* user, size_t count, bowline_task task, void* context) {
+    static_cast<Seen*>(user)->tasks += count;
+    for (size_t i = 0; i < count; ++i) {
+      task(context, i);
+    }
+  };
+  bowline_device* device = nullptr;
+  must(api()->device_open, "cpu", &options, &device);
+  ASSERT_EQ(seen.log.size(), 1u);
+  EXPECT_EQ(seen.log[0].first, BOWLINE_LOG_INFO);
+  EXPECT_EQ(seen.log[0].second.find("Opened device cpu: "), 0u);
+  bowline_model* const model = make_model();
+  must(api()->model_to, model, device, nullptr);
+  bowline_session* const session = make_session(model, device);
+  EXPECT_EQ(scores_of(session).size(), 8u);
+  EXPECT_EQ(seen.log.size(), 2u);
+  must(api()->session_close, session);
+  must(api()->model_close, model);
+  must(api()->device_close, device);
+  options.executor = nullptr;
+  options.core_count = 1;
+  expect_error(call(api()->device_open, "cpu", &options, &device), BOWLINE_BAD_ARGUMENT,
+               "The list of cores is NULL.");
+  options.core_count = 0;
+  options.max_load = 2;
+  expect_error(call(api()->device_open, "cpu", &options, &device), BOWLINE_BAD_ARGUMENT,
+               "DeviceOptions::max_load is 2, outside 0.05 to 1.");
+}
+
+TEST(Callbacks, APausedTrainerContinues) {
+  World world;
+  expect_steps(world);
+  const std::string path = testing::TempDir() + "c_pause_" + std::to_string(getpid());
+  auto progress = sized<bowline_progress>();
+  progress.data_cursor = 7;
+  must(api()->trainer_pause, world.h.trainer, path.c_str(), &progress, nullptr, size_t{0});
+  int32_t state = -1;
+  must(api()->trainer_state, world.h.trainer, &state);
+  EXPECT_EQ(state, BOWLINE_PAUSED);
+  must(api()->model_to, world.h.model, world.h.device, nullptr);
+  must(api()->trainer_resume, world.h.trainer, path.c_str(), 0, &progress, nullptr);
+  EXPECT_EQ(progress.data_cursor, 7u);
+  expect_steps(world);
+  std::remove(path.c_str());
 }
 
 // ----------------------------------------------------------------------------------------- loading

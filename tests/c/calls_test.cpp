@@ -88,10 +88,10 @@ TEST(Calls, NullHandlesAreRefused) {
 const std::set<std::string_view> kHarmless = {
     "device_reset_counters", "model_materialize", "model_cast", "model_to", "model_offload",
     "model_replicate", "model_reset_counters", "model_restore_weight_format", "trainer_cancel",
-    "trainer_set_learning_rate", "trainer_set_gradient_hook", "trainer_snapshot",
-    "trainer_rollback", "trainer_restart_step", "builder_last_outputs", "generator_feed",
-    "generator_rewind", "generator_replace", "generator_tokens", "generator_set_sampler",
-    "generator_cancel", "tokenizer_encode",
+    "session_cancel", "model_copy_values_from", "trainer_set_learning_rate",
+    "trainer_set_gradient_hook", "trainer_snapshot", "trainer_rollback", "trainer_restart_step",
+    "builder_last_outputs", "generator_feed", "generator_rewind", "generator_replace",
+    "generator_tokens", "generator_set_sampler", "generator_cancel", "tokenizer_encode",
     // builder_finish() returns their errors.
     "builder_parameter", "builder_parameter_list", "builder_capture"};
 
@@ -111,6 +111,10 @@ TEST(Calls, NullPointersAreRefused) {
       expect_refused(c, done);
     }
   }
+  const Batch batch;
+  expect_error(call(api()->session_run, world.h.session, nullptr, batch.tensors, size_t{2}, nullptr,
+                    size_t{0}, nullptr, size_t{0}, nullptr, size_t{0}),
+               BOWLINE_CANCELLED, "The run was cancelled.");  // by session_cancel()
   EXPECT_EQ(scores_of(world.h.session).size(), 8u);
 }
 

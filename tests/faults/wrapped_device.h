@@ -39,6 +39,9 @@ class WrappedDevice : public device::Device {
     return inner_->submit(recordings);
   }
   Status wait() override { return inner_->wait(); }
+  void set_stop(const std::atomic<bool>* asked, size_t recordings) override {
+    inner_->set_stop(asked, recordings);
+  }
   Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override {
     return inner_->timestamps(recording);
   }

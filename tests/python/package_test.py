@@ -157,6 +157,62 @@ class Package(unittest.TestCase):
         trainer.restart_step()
         self.assertTrue(numpy.isfinite(trainer.step([data()])["loss"]))
 
+    def test_another_thread_cancels_a_session(self):
+        model = build()
+        model.to(self.device)
+        session = bowline.Session(model, self.device, "forward", {"batch": BATCH})
+        x = {"x": data()["x"]}
+        right = session.run(x)["logits"]
+        thread = threading.Thread(target=session.cancel)
+        thread.start()
+        thread.join()
+        self.assert_fails("cancelled", "The run was cancelled.", lambda: session.run(x))
+        numpy.testing.assert_array_equal(session.run(x)["logits"], right)
+
+    def test_a_model_that_serves_takes_the_values_of_one_that_trains(self):
+        served = build(tied=True)
+        trained = build(tied=True)
+        self.trained(trained, steps=3)
+        self.assertFalse(numpy.array_equal(served["first"], trained["first"]))
+        served.copy_values_from(trained)
+        for name in ("first", "second", "bias"):
+            numpy.testing.assert_array_equal(served[name], trained[name])
+        self.assertEqual(served.ties, {0: ["first", "second"]})
+        self.assert_fails("bad_argument", "has no parameter", lambda: served.copy_values_from(bowline.Model()))
+
+    def test_a_paused_trainer_continues_with_the_same_bits(self):
+        def trained(pauses):
+            model = build()
+            trainer, losses = self.trained(model, steps=2)
+            if pauses:
+                with tempfile.TemporaryDirectory() as folder:
+                    path = str(pathlib.Path(folder) / "paused.bowline")
+                    trainer.pause(path, data_cursor=2)
+                    self.assertEqual(trainer.state, "paused")
+                    self.assert_fails("bad_argument", "is paused", lambda: trainer.step([data()]))
+                    model.to(self.device)
+                    self.assertEqual(trainer.resume(path)["data_cursor"], 2)
+            return [*losses, trainer.step([data()])["loss"]], model["first"]
+
+        once, first = trained(False)
+        again, second = trained(True)
+        self.assertEqual(once, again)
+        numpy.testing.assert_array_equal(first, second)
+
+    def test_options_of_the_cpu(self):
+        messages = []
+        device = bowline.Device("cpu", threads=2, nice=1, max_load=0.5, log=lambda level, text: messages.append((level, text)))
+        self.assertEqual(messages[0][0], "info")
+        self.assertIn("Opened device cpu", messages[0][1])
+        model = build()
+        model.to(device)
+        session = bowline.Session(model, device, "forward", {"batch": BATCH})
+        self.assertIn("New plan of", messages[1][1])
+        x = data()["x"]
+        numpy.testing.assert_allclose(session.run({"x": x})["logits"], reference(model, x), rtol=1e-5, atol=1e-6)
+        bowline.Device("cpu", log=lambda level: None)  # its exception is ignored
+        self.assert_fails("bad_argument", "max_load", lambda: bowline.Device("cpu", max_load=0))
+
     def test_wrong_arrays_are_refused(self):
         model = build()
         model.to(self.device)

@@ -295,6 +295,8 @@ void recover(World& w) {
     case TrainState::ready:
     case TrainState::unread:
       return;
+    case TrainState::paused:
+      FAIL() << "No call of this test pauses.";
     case TrainState::gradients_lost:
       EXPECT_EQ(w.trainer->micro_step(w.lm.data(w.next)).status().code(), Code::bad_argument);
       w.next -= w.trainer->accumulated();

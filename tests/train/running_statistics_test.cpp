@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "faults/acting_device.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -214,6 +215,28 @@ TEST_P(RunningStatistics, ComeBackWithSnapshotsAndCheckpoints) {
   must(t.micro_step(m.batch({1, 2, 6})));
   EXPECT_EQ(m.statistics(), after);
   unlink(path.c_str());
+}
+
+// A request after record n of the second micro-batch, which has updated the statistics.
+TEST(CancelledStep, PutsTheStatisticsBack) {
+  for (const GradientSum sum : {GradientSum::in_place, GradientSum::by_micro_batch}) {
+    AtRecord at;
+    const Device device = wrap("acting", std::make_unique<ActingDevice>(at));
+    Normed m;
+    ASSERT_OK(m.model.to(device));
+    TrainOptions o = Normed::options(3);
+    o.accumulation = 2;
+    o.gradient_sum = sum;
+    Trainer t = must(Trainer::create(m.model, device, o));
+    const Floats before = m.statistics();
+    at.act = [&] { t.cancel(); };
+    must(t.micro_step(m.batch(Normed::around(10))));
+    EXPECT_NE(m.statistics(), before);
+    at.left = 6;
+    EXPECT_EQ(t.micro_step(m.batch(Normed::around(20))).status().code(), Code::cancelled);
+    EXPECT_EQ(t.accumulated(), 0u);
+    EXPECT_EQ(m.statistics(), before);
+  }
 }
 
 }  // namespace

@@ -359,6 +359,16 @@ typedef struct bowline_api {
   /// write_file(). `pieces` and `bytes` have `count` entries.
   bowline_code (*write_file)(const char* path, const void* const* pieces, const size_t* bytes,
                              size_t count, bowline_error** error);
+
+  /// Session::cancel(). Any thread may call it.
+  bowline_code (*session_cancel)(bowline_session* session, bowline_error** error);
+  /// Model::copy_values_from(). If another thread uses one of the models, it waits.
+  bowline_code (*model_copy_values_from)(bowline_model* model, bowline_model* other,
+                                         bowline_error** error);
+  /// Trainer::pause(). The parameters are those of trainer_save().
+  bowline_code (*trainer_pause)(bowline_trainer* trainer, const char* path,
+                                const bowline_progress* progress, const char* const* config,
+                                size_t config_count, bowline_error** error);
 } bowline_api;
 
 /// Returns the table of functions of this version, or NULL if the library does not have it.

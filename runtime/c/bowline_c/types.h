@@ -167,6 +167,18 @@ typedef struct bowline_value {
 /// As bowline::MatmulPrecision.
 enum { BOWLINE_MATMUL_F32 = 0, BOWLINE_MATMUL_TF32 = 1 };
 
+/// As bowline::LogLevel.
+enum { BOWLINE_LOG_INFO = 0, BOWLINE_LOG_WARNING = 1 };
+
+/// Gets a log message, as bowline::DeviceOptions::log. `message` is valid during the call.
+typedef void (*bowline_log_callback)(void* user, int32_t level, const char* message);
+
+/// A task for an executor. It is called with `context` and an index.
+typedef void (*bowline_task)(void* context, size_t index);
+
+/// Calls task(context, i) for each i from 0 to count - 1, as bowline::DeviceOptions::executor.
+typedef void (*bowline_executor)(void* user, size_t count, bowline_task task, void* context);
+
 /// As bowline::DeviceOptions.
 typedef struct bowline_device_options {
   size_t size;
@@ -174,6 +186,14 @@ typedef struct bowline_device_options {
   int32_t matmul_precision;  ///< BOWLINE_MATMUL_F32 or BOWLINE_MATMUL_TF32.
   const char* cache_folder;  ///< (optional) Folder for pipelines and tuning files.
   uint64_t memory_budget;    ///< Limit of device memory in bytes. 0: no limit.
+  const int32_t* cores;      ///< (optional) Cores of the threads of the CPU.
+  size_t core_count;
+  double max_load;            ///< Largest share of the time in which a thread computes.
+  int32_t nice;               ///< Lowers the priority of the threads of the CPU, 0 to 19.
+  bowline_executor executor;  ///< (optional) Runs the tasks of the CPU.
+  void* executor_user;        ///< Passed to `executor`.
+  bowline_log_callback log;   ///< (optional) Gets messages.
+  void* log_user;             ///< Passed to `log`.
 } bowline_device_options;
 
 /// As bowline::DeviceCounters.
@@ -354,7 +374,13 @@ typedef struct bowline_progress {
 } bowline_progress;
 
 /// As bowline::TrainState.
-enum { BOWLINE_READY = 0, BOWLINE_UNREAD = 1, BOWLINE_GRADIENTS_LOST = 2, BOWLINE_DAMAGED = 3 };
+enum {
+  BOWLINE_READY = 0,
+  BOWLINE_UNREAD = 1,
+  BOWLINE_GRADIENTS_LOST = 2,
+  BOWLINE_DAMAGED = 3,
+  BOWLINE_PAUSED = 4
+};
 
 /// As bowline::MemoryReport, in bytes.
 typedef struct bowline_memory_report {
