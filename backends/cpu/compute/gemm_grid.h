@@ -42,6 +42,11 @@ struct Grid {
   size_t columns = 1;
 };
 
+// Multiply-adds of the largest part: about 20 ms on a slow core.
+inline constexpr size_t kMostPartWork = size_t{1} << 28;
+// Narrower parts would share too little of A.
+inline constexpr size_t kPartColumns = 192;
+
 // Chooses the division whose largest part takes the least time. Every division gives the same bits.
 inline Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
   if (s.m * s.n * s.k < kSerialWork) {
@@ -71,6 +76,12 @@ inline Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
   }
   while (threads > 1 && s.m == 1 && s.n * s.k / best.columns >= 2 * kPartOfRow &&
          best.columns < 4 * threads && 2 * best.columns <= panels) {
+    best.columns *= 2;
+  }
+  // A run can be cancelled between two parts. Parts of columns do not pack B again.
+  const size_t most_columns = std::max(best.columns, s.n / kPartColumns);
+  while (s.m / best.rows * (s.n / best.columns) * s.k > kMostPartWork &&
+         2 * best.columns <= most_columns) {
     best.columns *= 2;
   }
   return best;
