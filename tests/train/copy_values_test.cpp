@@ -57,6 +57,30 @@ TEST_P(CopyValues, FromHostMemoryToADeviceAndBack) {
   EXPECT_EQ(all_bytes(here.model), second);
 }
 
+// The session holds the product of two parameters from its first run on.
+TEST_P(CopyValues, HoistedValuesAreComputedAgain) {
+  const auto make = [&](uint64_t seed) {
+    Model model;
+    const Parameter a = must(model.parameter("a", {4, 4}, Init::normal(1)));
+    const Parameter b = must(model.parameter("b", {4, 4}, Init::normal(1)));
+    GraphBuilder g(model, "forward");
+    const Value w = g.op("Mul", {g.parameter(a), g.parameter(b)});
+    g.output("y", g.op("Linear", {g.input("x", DType::f32, {2, 4}), w}));
+    EXPECT_OK(g.finish());
+    EXPECT_OK(model.materialize(seed));
+    EXPECT_OK(model.to(device_));
+    return model;
+  };
+  Model one = make(1);
+  Model two = make(2);
+  Session session = must(Session::create(one, device_, "forward", {}));
+  Session other = must(Session::create(two, device_, "forward", {}));
+  const Floats before = run_with_x(session, {2, 4});
+  ASSERT_OK(one.copy_values_from(two));
+  EXPECT_NE(run_with_x(session, {2, 4}), before);
+  EXPECT_EQ(run_with_x(session, {2, 4}), run_with_x(other, {2, 4}));
+}
+
 TEST(CopyValuesRules, ThisModelMayBeTiedLess) {
   TinyLm from = tiny_lm(1, 0.1f, 1);
   TinyLm to = tiny_lm(1, 0.1f, 2);
