@@ -415,7 +415,7 @@ TEST(VulkanProfiles, SubmissionsAreCutByTheMeasuredSpeed) {
 TEST(VulkanProfiles, ARecordingIsCutAgainOnceItsDeviceIsKnownToBeFast) {
   fake::reset(named("Apple M1, MoltenVK"));
   const auto device = must(open_fake());
-  const Chain chain(*device, 20);
+  const Chain chain(*device, 10);
   const auto recording = chain.record(*device);
   const auto run_once = [&] {
     fake::driver().run = {};
@@ -433,11 +433,11 @@ TEST(VulkanProfiles, ARecordingIsCutAgainOnceItsDeviceIsKnownToBeFast) {
   EXPECT_EQ(whole.buffers, 1u + 2u) << "two have timestamps";
 }
 
-// Each recording takes 43 of at most 100 ms.
+// Each recording takes 21 of at most 50 ms.
 TEST(VulkanProfiles, RecordingsAreSubmittedTogetherWithinTheLimit) {
   fake::reset(named("Apple M1, MoltenVK"));
   const auto device = must(open_fake());
-  const Chain chain(*device, 2);
+  const Chain chain(*device, 1);
   std::vector<std::unique_ptr<device::Recording>> recordings;
   std::vector<device::Recording*> all;
   for (int i = 0; i < 5; ++i) {
