@@ -339,7 +339,7 @@ class CpuDevice : public device::Device {
       own.device.pause_();
       own.set(may_stop);
     };
-    try {
+    const auto run_all = [&]() -> Status {
       for (size_t i = 0; i < recordings.size(); ++i) {
         may_stop = i < stoppable;
         own.set(may_stop);
@@ -347,10 +347,17 @@ class CpuDevice : public device::Device {
           return Status(Code::cancelled, "The run was cancelled.");
         }
       }
+      return {};
+    };
+#ifdef __cpp_exceptions
+    try {
+      return run_all();
     } catch (const Stopped&) {
       return Status(Code::cancelled, "The run was cancelled.");
     }
-    return {};
+#else
+    return run_all();
+#endif
   }
   Status wait() override { return {}; }
   void set_stop(const std::atomic<bool>* asked, size_t recordings) override {

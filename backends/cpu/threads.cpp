@@ -282,10 +282,10 @@ void Threads::run_in_executor() {
     std::fill(lanes_->entered.begin(), lanes_->entered.end(), false);
     lanes_->pool = this;
   }
-  try {
+  // The caller runs the tasks that are left.
+  ignoring_exceptions([&] {
     options_.executor(std::min<size_t>(count(), static_cast<size_t>(unclaimed_.load())), lane_);
-  } catch (...) {  // the caller runs the tasks that are left
-  }
+  });
   std::unique_lock lock(lanes_->mutex);
   lanes_->pool = nullptr;
   lanes_->all_left.wait(lock, [this] { return lanes_->inside == 0; });

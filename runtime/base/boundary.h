@@ -24,6 +24,20 @@ inline Status host_memory_exhausted() {
 #endif
 }
 
+// Calls a callback of the program, and ignores its exceptions.
+template <class F>
+void ignoring_exceptions(F&& call) {
+#ifdef __cpp_exceptions
+  try {
+    call();
+  } catch (...) {
+    return;
+  }
+#else
+  call();
+#endif
+}
+
 // What `call` returns; of an allocation that fails a status, or an empty value where none can be
 // returned.
 template <class F>

@@ -83,10 +83,7 @@ void OpenDevice::log(LogLevel level, std::string_view message) {
   }
   const std::lock_guard one_at_a_time(log_mutex_);
   logging_ = self;
-  try {
-    log_(level, message);
-  } catch (...) {  // the message is lost, and nothing else
-  }
+  ignoring_exceptions([&] { log_(level, message); });
   logging_ = std::thread::id();
 }
 
