@@ -18,6 +18,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/boundary.h"
+
 namespace bowline::detail::cpu {
 namespace {
 

@@ -1,7 +1,6 @@
 // Hoisting: values that depend only on parameters stay the same until a parameter is written. A
 // separate plan computes them.
 #include <numeric>
-#include <ranges>
 
 #include "base/checked.h"
 #include "graph/bind.h"
@@ -108,12 +107,12 @@ BoundGraph hoist(BoundGraph& graph, std::span<const ValueId> values) {
     used[v] = true;
   }
   std::vector<BoundNode> nodes;
-  for (BoundNode& node : std::views::reverse(made.nodes)) {
-    if (std::ranges::any_of(node.outputs, [&](ValueId v) { return used[v]; })) {
-      for (const ValueId v : node.inputs) {
+  for (auto node = made.nodes.rbegin(); node != made.nodes.rend(); ++node) {
+    if (std::ranges::any_of(node->outputs, [&](ValueId v) { return used[v]; })) {
+      for (const ValueId v : node->inputs) {
         used[v] = true;
       }
-      nodes.push_back(std::move(node));
+      nodes.push_back(std::move(*node));
     }
   }
   std::ranges::reverse(nodes);
