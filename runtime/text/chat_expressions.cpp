@@ -1,6 +1,5 @@
 // Evaluates expressions.
 #include <algorithm>
-#include <ranges>
 
 #include "text/chat_functions.h"
 
@@ -75,7 +74,9 @@ Arguments Arguments::rest(size_t number) {
   out.positional.assign(positional.begin() + from, positional.end());
   out.named = named;
   taken_ = positional.size();
-  std::ranges::copy(named | std::views::keys, std::back_inserter(names_));
+  for (const auto& [name, value] : named) {
+    names_.push_back(name);
+  }
   return out;
 }
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <ranges>
 
 #include "base/parse.h"
+#include "base/projected.h"
 #include "text/chat_functions.h"
 
 namespace bowline::text::chat {
@@ -331,8 +331,7 @@ Result<Value> in_order(Renderer& r, std::vector<Pair> pairs, bool reversed) {
   }
   BOWLINE_REQUIRE_FILE(sort_by_key(pairs, reversed),
                        "The keys to sort are neither all texts nor all integers.");
-  const auto items = pairs | std::views::values;
-  return r.heap().list({items.begin(), items.end()});
+  return r.heap().list(projected(pairs, &Pair::second));
 }
 
 Result<Value> sorted(Renderer& r, const Value& v, Arguments& a) {

@@ -1,7 +1,7 @@
 // The methods of texts, lists and dicts.
 #include <algorithm>
-#include <ranges>
 
+#include "base/projected.h"
 #include "text/chat_functions.h"
 #include "text/chat_strings.h"
 
@@ -219,9 +219,8 @@ Result<Value> value_or(Renderer& r, const Value& v, Arguments& a) {
 // The keys (0) or the values (1).
 template <size_t part>
 Result<Value> halves(Renderer& r, const Value& v, Arguments&) {
-  const auto all = *v.dict | std::views::elements<part>;
-  return r.heap().list({all.begin(), all.end()}, Kind::list,
-                       part == 0 ? "dict_keys" : "dict_values");
+  return r.heap().list(projected(*v.dict, [](const auto& item) { return std::get<part>(item); }),
+                       Kind::list, part == 0 ? "dict_keys" : "dict_values");
 }
 
 Result<Value> pairs(Renderer& r, const Value& v, Arguments&) {

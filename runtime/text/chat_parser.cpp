@@ -41,7 +41,9 @@ class Parser : private Cursor {
       e.depth = std::max(e.depth, part == nullptr ? 1 : part->depth + 1);
     };
     std::ranges::for_each(e.parts, hold);
-    std::ranges::for_each(e.named | std::views::values, hold);
+    for (const auto& [name, part] : e.named) {
+      hold(part);
+    }
     hold(e.list);
     hold(e.dict);
     if (e.depth > kMostDepth) {

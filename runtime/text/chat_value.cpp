@@ -1,7 +1,5 @@
 #include "text/chat_value.h"
 
-#include <ranges>
-
 #include "base/escape.h"
 #include "text/chat_strings.h"
 
@@ -202,9 +200,9 @@ Result<std::partial_ordering> order(Heap& heap, const Value& a, const Value& b, 
 }
 
 bool sort_by_key(std::vector<Pair>& pairs, bool reversed) {
-  const auto keys = pairs | std::views::keys;
-  const bool texts = std::ranges::all_of(keys, [](const Value& v) { return v.kind == Kind::text; });
-  if (!texts && !std::ranges::all_of(keys, &Value::is_number)) {
+  const auto is_text = [](const Value& v) { return v.kind == Kind::text; };
+  const bool texts = std::ranges::all_of(pairs, is_text, &Pair::first);
+  if (!texts && !std::ranges::all_of(pairs, &Value::is_number, &Pair::first)) {
     return false;
   }
   std::ranges::stable_sort(pairs, [=](const Pair& a, const Pair& b) {

@@ -1,7 +1,6 @@
 #include "text/pre_tokenizer.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "text/require.h"
 
@@ -38,7 +37,7 @@ void cut(const std::vector<Range>& ranges, Matches matches, std::vector<Piece>& 
       merge(ranges, out, joins_text);
       return;
     case Matches::merged_with_next:
-      merge(ranges | std::views::reverse, out, joins_text);
+      merge(std::vector(ranges.rbegin(), ranges.rend()), out, joins_text);
       std::ranges::reverse(out);
       return;
     case Matches::contiguous:

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ranges>
 
 #include "base/escape.h"
 #include "text/byte_level.h"
@@ -88,8 +87,8 @@ class UnigramModel {
         parts.push_back({b.id, b.begin, end});
       }
     }
-    for (const Token& part : parts | std::views::reverse) {
-      add(word, part, out);
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+      add(word, *part, out);
     }
     return {};
   }

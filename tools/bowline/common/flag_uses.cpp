@@ -1,6 +1,5 @@
 #include "common/flag_uses.h"
 
-#include <ranges>
 #include <string>
 
 #include "base/status.h"
@@ -10,9 +9,10 @@ namespace bowline::command {
 namespace {
 
 std::string names_of(unsigned kinds, std::span<const InputKind> names) {
-  return joined(
-      names | std::views::filter([&](const InputKind& kind) { return (kinds & kind.bit) != 0; }),
-      &InputKind::name);
+  std::vector<InputKind> chosen;
+  std::ranges::copy_if(names, std::back_inserter(chosen),
+                       [&](const InputKind& kind) { return (kinds & kind.bit) != 0; });
+  return joined(chosen, &InputKind::name);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <ranges>
 
 #include "base/escape.h"
 #include "base/nearest.h"
@@ -281,10 +280,10 @@ Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& mo
 }
 
 std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims) {
-  return joined(model.dims | std::views::filter([&](const DimInfo& d) {
-                  return find_named(dims, d.name) == nullptr;
-                }),
-                &DimInfo::name);
+  std::vector<DimInfo> missing;
+  std::ranges::copy_if(model.dims, std::back_inserter(missing),
+                       [&](const DimInfo& d) { return find_named(dims, d.name) == nullptr; });
+  return joined(missing, &DimInfo::name);
 }
 
 Status with_import(Status status, const std::string& path, const std::string& more) {

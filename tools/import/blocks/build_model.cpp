@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 
 #include "architectures/architecture.h"
 #include "base/escape.h"
+#include "base/projected.h"
 #include "base/status.h"
 #include "source/json.h"
 
@@ -91,7 +91,7 @@ Result<Built> build_model(const Source& source, const TextImportOptions& options
   BOWLINE_TRY(Status(config.status()));
   const std::vector<Architecture> known = architectures();
   const auto found = std::ranges::find(known, type, &Architecture::type);
-  const auto names = known | std::views::transform(&Architecture::type);
+  const auto names = projected(known, &Architecture::type);
   BOWLINE_REQUIRE_CODE(
       found != known.end(), Code::unsupported,
       "The architecture \"{}\" is not supported. Supported: {}. Other models can be exported to "

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <ranges>
 
 #include "base/escape.h"
+#include "base/projected.h"
 #include "base/status.h"
 
 namespace bowline::import {
@@ -25,9 +25,10 @@ Result<Activation> activation_of(const std::string& name) {
       {"sigmoid", {"Sigmoid", {}}},
   };
   const auto found = known.find(name);
+  const auto name_of = [](const auto& entry) { return entry.first; };
   BOWLINE_REQUIRE_CODE(found != known.end(), Code::unsupported,
                        "The activation \"{}\" is not supported. Supported: {}.", escaped(name),
-                       fmt::format("{}", fmt::join(known | std::views::keys, ", ")));
+                       fmt::format("{}", fmt::join(projected(known, name_of), ", ")));
   return found->second;
 }
 

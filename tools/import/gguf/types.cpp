@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/float16.h"
 #include "base/formats.h"
+#include "base/projected.h"
 
 namespace bowline::gguf {
 namespace {
@@ -65,7 +65,7 @@ std::string tensor_type_name(uint32_t number) {
 }
 
 std::string known_tensor_types() {
-  return fmt::format("{}", fmt::join(types() | std::views::transform(&TensorType::name), ", "));
+  return fmt::format("{}", fmt::join(projected(types(), &TensorType::name), ", "));
 }
 
 }  // namespace bowline::gguf

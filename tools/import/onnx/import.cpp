@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <ranges>
 #include <set>
 
 #include "base/escape.h"
+#include "base/projected.h"
 #include "onnx.pb.h"
 #include "onnx/nodes.h"
 
@@ -141,7 +141,7 @@ class Reader {
              : dim.dim_param().empty() ? "?"
                                        : listed_name(dim.dim_param());
     };
-    return fmt::format("[{}]", fmt::join(type.shape().dim() | std::views::transform(text), ","));
+    return fmt::format("[{}]", fmt::join(projected(type.shape().dim(), text), ","));
   }
 
   static void refuse_open_dim(const std::string& name, const file::TypeProto::Tensor& type,
@@ -151,7 +151,7 @@ class Reader {
       return has_number(d) ? std::to_string(d.dim_value()) : std::string("N");
     };
     const std::string example =
-        fmt::format("{}", fmt::join(type.shape().dim() | std::views::transform(size), ","));
+        fmt::format("{}", fmt::join(projected(type.shape().dim(), size), ","));
     support(false,
             "Dim {} (\"{}\") has no size: the shape is {}. Give it a size with {}--shape {}={}.",
             axis, escaped(dim), declared_text(type),
@@ -260,7 +260,7 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
   const auto known = [](const std::set<std::string>& names) {
     const auto text = [](const std::string& name) { return listed_name(name); };
     return names.empty() ? std::string("none")
-                         : fmt::format("{}", fmt::join(names | std::views::transform(text), ", "));
+                         : fmt::format("{}", fmt::join(projected(names, text), ", "));
   };
   const auto require_input = [&](const std::string& name) -> Status {
     BOWLINE_REQUIRE(inputs.contains(name), "The graph has no input \"{}\". Its inputs are: {}.",
