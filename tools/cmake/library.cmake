@@ -15,7 +15,11 @@ endif()
 # The linker that merges objects. lld knows the option only since version 20, and CMake prefers lld
 # for Clang.
 function(bowline_find_merging_linker)
-  foreach(linker IN ITEMS "${CMAKE_LINKER}" ld.bfd ld)
+  set(linkers "${CMAKE_LINKER}" "${CMAKE_SYSTEM_PROCESSOR}-linux-gnu-ld")
+  if(NOT CMAKE_CROSSCOMPILING)
+    list(APPEND linkers ld.bfd ld)
+  endif()
+  foreach(linker IN LISTS linkers)
     execute_process(COMMAND "${linker}" --help OUTPUT_VARIABLE help ERROR_QUIET)
     if(help MATCHES "--force-group-allocation")
       set(BOWLINE_MERGING_LINKER "${linker}" CACHE INTERNAL "")
