@@ -321,7 +321,7 @@ class Package(unittest.TestCase):
         self.assert_fails("bad_argument", "role", lambda: bowline.ChatTemplate.named("chatml").render([{"content": "hi"}]))
 
     def test_optional_packages_are_loaded_late_and_named_if_absent(self):
-        done = subprocess.run([sys.executable, "-c", "import bowline, sys; print(sorted({'torch', 'flwr'} & set(sys.modules)))"],
+        done = subprocess.run([sys.executable, "-c", "import bowline, sys; print(sorted({'numpy', 'torch', 'flwr'} & set(sys.modules)))"],
                               capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout.strip(), "[]")
         with unittest.mock.patch.dict(sys.modules, {"torch": None, "flwr": None, "flwr.app": None}):

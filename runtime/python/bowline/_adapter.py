@@ -1,8 +1,9 @@
-"""Adapters of a model as objects."""
+"""Adapters of a model as objects.
+
+Functions import NumPy when they need it, because its import takes longer than that of the package.
+"""
 
 import hashlib
-
-import numpy
 
 from bowline._error import Error
 
@@ -51,6 +52,8 @@ class Adapter:
 
         They must have the names and shapes of arrays(), a float dtype, and finite values.
         """
+        import numpy
+
         own = self._parameters()
         missing = [name for name in own if name not in arrays]
         unknown = [name for name in arrays if name not in own]
@@ -70,6 +73,8 @@ class Adapter:
 
     def set_arrays(self, arrays):
         """Writes the matrices. Raises as check(), and then writes nothing."""
+        import numpy
+
         self.check(arrays)
         for name, p in self._parameters().items():
             dtype = numpy.float16 if p["dtype"] == "f16" else numpy.float32
@@ -80,6 +85,8 @@ class Adapter:
 
         Adapters fit each other only if their models have the same weights.
         """
+        import numpy
+
         digest, ties = hashlib.sha256(), set()
         roles = {s["tie"]: s["role"] for s in self.model.describe()["storages"]}
         for name, p in sorted(self.model.parameters.items()):
