@@ -105,14 +105,16 @@ def norms(x):
 def activations(x):
     return (F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.relu6(3 * x), F.hardswish(x), F.leaky_relu(x, 0.2), F.elu(x, 0.5), F.softplus(x),
             torch.sigmoid(x), x.clamp(-0.5), x.clamp(max=0.5), torch.erf(x), F.hardtanh(x), F.mish(x), F.softmax(x, 0), F.log_softmax(x, 1),
-            F.glu(x, 1))
+            F.glu(x, 1), F.selu(x), F.celu(x, 0.5), F.softplus(x, beta=2, threshold=1), F.logsigmoid(x))
 
 
 def arithmetic(x, y):
     return (x + y, 2 - x, x.sub(y, alpha=3), x * y, x / (y.abs() + 1), 1 / (1 + x.square()), x**2, x**3, 2**x, (x.abs() + 0.1) ** -0.5, torch.exp(x),
             torch.rsqrt(x.abs() + 1), torch.maximum(x, y), torch.where(x > y, x, 0.0), x.masked_fill((x < 0) & ~(y < 0), -1), x == x.round(),
             torch.floor(x), torch.sin(x) * torch.cos(y), (x > 0).float().sum(), x.sum(1), x.mean(), x.amax(0), x.min(), x.argmax(1), *x.max(1),
-            x.cumsum(0), torch.floor_divide(x, 0.3))
+            x.cumsum(0), torch.floor_divide(x, 0.3), x % 0.7, torch.fmod(x, -0.7), torch.ceil(x), torch.trunc(3 * x), torch.frac(x), torch.exp2(x),
+            torch.log2(x.abs() + 1), torch.log10(x.abs() + 1), torch.tan(x), torch.isnan(torch.log(x)), torch.isinf(1 / x.round()),
+            torch.log1p(1e-5 * x) * 1e5, torch.log1p(x.abs()), torch.expm1(1e-5 * x) * 1e5, torch.expm1(x), torch.nan_to_num(torch.log(x)))
 
 
 def shapes(x):
@@ -124,7 +126,7 @@ def shapes(x):
 
 def products(x):
     return (x @ x.transpose(1, 2), x[0] @ x[1].T, x @ x[0, 0], x[0, 0] @ x[1], torch.bmm(x, x), torch.baddbmm(x, x, x), torch.addmm(x[0], x[0], x[1]),
-            F.linear(x[0, 0], x[1]), torch.outer(x[0, 0], x[0, 1]))
+            torch.baddbmm(x, x, x, beta=0.5, alpha=-2), F.bilinear(x, 2 * x, torch.arange(48.0).view(3, 4, 4)), F.linear(x[0, 0], x[1]), torch.outer(x[0, 0], x[0, 1]))
 
 
 def attention(x):
@@ -136,7 +138,14 @@ def attention(x):
 
 def windows(x):
     return (F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 2, ceil_mode=True, count_include_pad=False), F.max_pool2d(x, 3, 1, 1, 1), F.max_pool1d(x[0], 2),
-            F.adaptive_avg_pool2d(x, 2), F.conv_transpose2d(x, torch.ones(2, 3, 2, 2), stride=2), F.conv1d(x[0], torch.ones(3, 6, 2)))
+            F.adaptive_avg_pool2d(x, 2), F.conv_transpose2d(x, torch.ones(2, 3, 2, 2), stride=2), F.conv1d(x[0], torch.ones(3, 6, 2)),
+            F.adaptive_avg_pool2d(x, (4, 5)), F.pad(x, (1, 2, 2, 1), mode="circular"), F.local_response_norm(x, 2))
+
+
+def images(x):
+    return (F.interpolate(x, scale_factor=2), F.interpolate(x, size=(4, 11)), F.interpolate(x, scale_factor=1.3, mode="nearest-exact"),
+            F.interpolate(x, scale_factor=1.7, mode="bilinear"), F.interpolate(x, size=(4, 11), mode="bilinear", align_corners=True),
+            F.interpolate(x, size=(4, 11), mode="bicubic"), F.interpolate(x[0], scale_factor=2, mode="linear"))
 
 
 def losses(x, y):
@@ -293,12 +302,18 @@ class Torch(unittest.TestCase):
         x = torch.randn(2, 4, 4)
         for function, inputs in ((norms, (x,)), (activations, (x,)), (arithmetic, (x, torch.randn(2, 4, 4))), (shapes, (x,)), (products, (x,)),
                                  (attention, (torch.randn(2, 4, 8),)), (windows, (torch.randn(6, 2, 6, 6),)),
+                                 (images, (torch.randn(2, 3, 6, 7),)),
                                  (losses, (torch.randn(3, 4), torch.randn(3, 4)))):
             with self.subTest(function.__name__):
                 if function is attention:
                     inputs = (torch.randn(2, 4, 8),)
                 report = bowline.import_torch(Zoo(function), inputs).report
                 self.assertEqual(len(report["max_error"]), len(function(*inputs)))
+
+    def test_norms_without_weights(self):
+        for module in (nn.BatchNorm2d(3, affine=False), nn.InstanceNorm2d(3), nn.GroupNorm(3, 3, affine=False), nn.LayerNorm(5, elementwise_affine=False)):
+            with self.subTest(module):
+                bowline.import_torch(module, torch.randn(2, 3, 4, 5))
 
     def test_outputs_and_frozen_and_small_weights(self):
         class Module(nn.Module):

@@ -13,6 +13,13 @@ KEPT = [
     "matmul", "native_dropout", "rms_norm", "scaled_dot_product_attention", "silu", "softplus", "hardswish", "leaky_relu", "elu", "huber_loss",
     "smooth_l1_loss", "mse_loss", "binary_cross_entropy_with_logits",
 ]
+# How PyTorch interpolates, by operator: the mode of torch.nn.functional.interpolate() for one axis.
+INTERPOLATIONS = {
+    **{f"upsample_nearest{rank}d": "nearest" for rank in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{rank}d": "nearest-exact" for rank in (1, 2, 3)},
+    "upsample_linear1d": "linear", "upsample_bilinear2d": "linear", "upsample_trilinear3d": "linear", "upsample_bicubic2d": "bicubic",
+}
+KEPT += INTERPOLATIONS
 
 PERMUTATIONS = ("aten.permute.default", "aten.transpose.int", "aten.t.default")
 
@@ -87,17 +94,97 @@ def leaky_relu(walk, node):
     return walk.op("LeakyRelu", [walk.value(node.args[0])], alpha=float(Arguments(node).negative_slope))
 
 
+def scaled(walk, value, factor, node):
+    return value if factor == 1 else walk.op("Mul", [value, walk.scalar(factor, node)])
+
+
 @operator("elu.default")
 def elu(walk, node):
     a = Arguments(node)
-    walk.need(a.scale == 1 and a.input_scale == 1, node, "scale and input_scale must be 1")
-    return walk.op("Elu", [walk.value(a.self)], alpha=float(a.alpha))
+    walk.need(a.input_scale == 1, node, "input_scale must be 1")
+    return scaled(walk, walk.op("Elu", [walk.value(a.self)], alpha=float(a.alpha)), a.scale, node)
 
 
 @operator("softplus.default")
 def softplus(walk, node):
-    walk.need(Arguments(node).beta == 1, node, "beta must be 1")
-    return walk.op("Softplus", [walk.value(node.args[0])])
+    a = Arguments(node)
+    x = walk.value(a.self)
+    times = scaled(walk, x, a.beta, node)
+    y = scaled(walk, walk.op("Softplus", [times]), 1 / a.beta, node)
+    # From 20 on, x and softplus(x) are the same in f32.
+    return y if a.threshold >= 20 else walk.op("Where", [walk.op("Greater", [times, walk.scalar(a.threshold, node)]), x, y])
+
+
+@operator("log1p.default")
+def log1p(walk, node):
+    """log(u) + (x - (u - 1)) / u with u = 1 + x: the last term is the rounding error of u."""
+    x, one = walk.like(node.args[0], node), walk.scalar(1, node)
+    u = walk.op("Add", [x, one])
+    lost = walk.op("Sub", [x, walk.op("Sub", [u, one])])
+    # At x = -1, u is 0 and the result -infinity.
+    tiny = walk.scalar(walk.torch.finfo(node.meta["val"].dtype).tiny, node)
+    return walk.op("Add", [walk.op("Log", [u]), walk.op("Div", [lost, walk.op("Max", [u, tiny])])])
+
+
+@operator("expm1.default")
+def expm1(walk, node):
+    """tanh(x / 2) (exp(x) + 1), which is exact near 0."""
+    x = walk.like(node.args[0], node)
+    half = walk.op("Tanh", [walk.op("Mul", [x, walk.scalar(0.5, node)])])
+    return walk.op("Mul", [half, walk.op("Add", [walk.op("Exp", [x]), walk.scalar(1, node)])])
+
+
+@operator("exp2.default")
+def exp2(walk, node):
+    return walk.op("Exp", [scaled(walk, walk.like(node.args[0], node), math.log(2), node)])
+
+
+@operator("log2.default", "log10.default")
+def log_of_base(walk, node):
+    factor = 1 / math.log(2 if str(node.target) == "aten.log2.default" else 10)
+    return scaled(walk, walk.op("Log", [walk.like(node.args[0], node)]), factor, node)
+
+
+@operator("tan.default")
+def tan(walk, node):
+    x = walk.like(node.args[0], node)
+    return walk.op("Div", [walk.op("Sin", [x]), walk.op("Cos", [x])])
+
+
+@operator("ceil.default")
+def ceil(walk, node):
+    return walk.op("Neg", [walk.op("Floor", [walk.op("Neg", [walk.like(node.args[0], node)])])])
+
+
+def truncated(walk, x):
+    return walk.op("Mul", [walk.op("Sign", [x]), walk.op("Floor", [walk.op("Abs", [x])])])
+
+
+@operator("trunc.default")
+def trunc(walk, node):
+    return truncated(walk, walk.like(node.args[0], node))
+
+
+@operator("remainder.Scalar", "remainder.Tensor", "fmod.Scalar", "fmod.Tensor")
+def remainder(walk, node):
+    """The remainder has the sign of the divisor, and that of fmod the sign of x."""
+    walk.need(walk.dtype(node) in ("f32", "f16", "bf16"), node, "only floats are divided")
+    x, y = walk.like(node.args[0], node), walk.like(node.args[1], node)
+    quotient = walk.op("Div", [x, y])
+    whole = truncated(walk, quotient) if "fmod" in str(node.target) else walk.op("Floor", [quotient])
+    return walk.op("Sub", [x, walk.op("Mul", [whole, y])])
+
+
+@operator("isnan.default")
+def isnan(walk, node):
+    x = walk.value(node.args[0])
+    return walk.op("NotEqual", [x, x])
+
+
+@operator("isinf.default")
+def isinf(walk, node):
+    x = walk.value(node.args[0])
+    return walk.op("Equal", [walk.op("Abs", [x]), walk.value(math.inf, walk.dtype(node.args[0]))])
 
 
 @operator("clamp.default", "hardtanh.default", "clamp_min.default")
@@ -225,6 +312,11 @@ def dropout(walk, node):
     return [walk.op("Dropout", [x], rate=float(rate), stream=walk.next_stream())]
 
 
+@operator("copy.default")
+def copied(walk, node):
+    return walk.shaped(walk.like(node.args[1], node), node)
+
+
 @operator("detach.default")
 def detach(walk, node):
     return walk.op("StopGradient", [walk.value(node.args[0])])
@@ -283,9 +375,22 @@ def matmul(walk, node):
 @operator("addmm.default", "baddbmm.default")
 def addmm(walk, node):
     a = Arguments(node)
-    walk.need(a.beta == 1 and a.alpha == 1, node, "alpha and beta must be 1")
     (x, transpose_a), (y, transpose_b) = matrix(walk, node.args[1]), matrix(walk, node.args[2])
-    return walk.op("Add", [walk.op("MatMul", [x, y], transpose_a=transpose_a, transpose_b=transpose_b), walk.value(a.self)])
+    product = walk.op("MatMul", [x, y], transpose_a=transpose_a, transpose_b=transpose_b)
+    return walk.op("Add", [scaled(walk, product, a.alpha, node), scaled(walk, walk.value(a.self), a.beta, node)])
+
+
+@operator("_trilinear.default")
+def trilinear(walk, node):
+    """Sums a product of three arguments over some axes. The arguments first get new axes."""
+    product = None
+    for x, axes in zip(node.args[:3], node.args[3:6]):
+        dims = walk.dims(x)
+        for axis in sorted(axes):
+            dims.insert(axis, 1)
+        y = walk.op("Reshape", [walk.value(x)], dims=dims)
+        product = y if product is None else walk.op("Mul", [product, y])
+    return walk.op("ReduceSum", [product], axes=list(node.args[6]))
 
 
 @operator("embedding.default")
@@ -302,8 +407,8 @@ def embedding(walk, node):
 
 def scale_and_shift(walk, node, weight, bias, size):
     """The values of weight and bias, which may be None."""
-    return [walk.filled(1, [size], node) if weight is None else walk.value(weight),
-            walk.filled(0, [size], node) if bias is None else walk.value(bias)]
+    return [walk.filled(1, [size], node.args[0]) if weight is None else walk.value(weight),
+            walk.filled(0, [size], node.args[0]) if bias is None else walk.value(bias)]
 
 
 def on_last_axes(walk, node, count, function):
@@ -410,10 +515,57 @@ def adaptive_average_pool(walk, node):
     if all(s == 1 for s in size):
         rank = walk.rank(a.self)
         return walk.op("ReduceMean", [walk.value(a.self)], axes=list(range(rank - len(size), rank)), keep_dims=True)
-    walk.need(all(isinstance(d, int) and d % s == 0 for d, s in zip(dims, size)), node,
-              f"the size {size} must divide the size {dims} of the input")
-    window = [d // s for d, s in zip(dims, size)]
-    return batched(walk, node, a.self, len(size), lambda x: walk.op("AveragePool", [x], window=window, strides=window))
+    walk.need(all(isinstance(d, int) for d in dims), node, f"the size {dims} of the input must be fixed")
+    if all(d % s == 0 for d, s in zip(dims, size)):
+        window = [d // s for d, s in zip(dims, size)]
+        return batched(walk, node, a.self, len(size), lambda x: walk.op("AveragePool", [x], window=window, strides=window))
+    pool = walk.torch.nn.functional.adaptive_avg_pool1d
+    return along_last_axes(walk, a.self, [pool(walk.torch.eye(d)[:, None], s)[:, 0] for d, s in zip(dims, size)])
+
+
+def along_last_axes(walk, x, matrices):
+    """Multiplies each of the last axes by a matrix [size of the axis, new size]."""
+    y, rank = walk.value(x), walk.rank(x)
+    for i, m in enumerate(reversed(matrices)):
+        m = walk.constant(m.to(x.meta["val"].dtype))
+        order = list(range(rank))
+        order[rank - 1], order[rank - 1 - i] = order[rank - 1 - i], order[rank - 1]
+        y = walk.op("MatMul", [walk.op("Transpose", [y], permutation=order) if i else y, m])
+        y = walk.op("Transpose", [y], permutation=order) if i else y
+    return y
+
+
+def interpolate(mode):
+    def function(walk, node):
+        a = Arguments(node)
+        torch, count = walk.torch, walk.rank(node.args[0]) - 2
+        old, new = walk.dims(node.args[0])[2:], walk.dims(node)[2:]
+        walk.need(all(isinstance(size, int) for size in [*old, *new]), node, "the sizes of the image must be fixed")
+        options = {"mode": mode}
+        if not mode.startswith("nearest"):
+            options["align_corners"] = a.align_corners
+
+        def resized(rows, i):
+            """Interpolates rows [n, size] as PyTorch does."""
+            target = {"scale_factor": a.scale_factors[i]} if a.scale_factors else {"size": new[i]}
+            if mode != "bicubic":
+                return torch.nn.functional.interpolate(rows[:, None], **target, **options)[:, 0]
+            target = {key: (1, value) for key, value in target.items()}
+            return torch.nn.functional.interpolate(rows[:, None, None], **target, **options)[:, 0, 0]
+
+        if not mode.startswith("nearest"):
+            return along_last_axes(walk, node.args[0], [resized(torch.eye(old[i]), i) for i in range(count)])
+        y = walk.value(node.args[0])
+        for i in range(count):
+            indices = resized(torch.arange(old[i], dtype=torch.float32)[None], i)[0]
+            y = walk.op("Gather", [y, walk.constant(indices.to(torch.int32))], axis=i + 2)
+        return y
+
+    return function
+
+
+for aten, mode in INTERPOLATIONS.items():
+    OPERATORS[f"aten.{aten}.vec"] = interpolate(mode)
 
 
 @operator("constant_pad_nd.default")

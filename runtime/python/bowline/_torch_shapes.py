@@ -46,6 +46,21 @@ def slice_(walk, node):
     return walk.op("Slice", [x], axis=axis, start=start, length=after[axis])
 
 
+@operator("slice_scatter.default")
+def slice_scatter(walk, node):
+    """A copy of a tensor with other values in a slice."""
+    a, dims = Arguments(node), walk.dims(node)
+    axis = a.dim % len(dims)
+    walk.need(isinstance(dims[axis], int) and a.step == 1, node, "the axis needs a fixed size and the step 1")
+    start, end, _ = slice(a.start, a.end).indices(dims[axis])
+    whole = walk.like(a.self, node)
+    parts = [walk.op("Slice", [whole], axis=axis, start=0, length=start)] if start else []
+    parts.append(walk.like(a.src, node))
+    if end < dims[axis]:
+        parts.append(walk.op("Slice", [whole], axis=axis, start=end, length=dims[axis] - end))
+    return walk.op("Concat", parts, axis=axis) if len(parts) > 1 else parts[0]
+
+
 @operator("select.int")
 def select(walk, node):
     a = Arguments(node)
