@@ -2,9 +2,9 @@
 /// ProcessGroup: the processes that train one model together.
 ///
 /// Each process has the whole model and computes the gradients of its share of the micro-batches.
-/// The Trainer sums the gradients of all processes, so that all have the same weights after each
-/// step. The library does not depend on a way to send bytes: a ProcessGroup supplies it.
-/// bowline::mpi has one for OpenMPI (bowline_mpi.h).
+/// The Trainer sums the gradients of all processes. So all processes have the same weights after
+/// each step. The library itself sends no bytes: a ProcessGroup does this. bowline::mpi has a
+/// ProcessGroup over MPI (bowline_mpi.h).
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,10 @@ namespace bowline {
 
 /// Sends bytes between the processes that train one model.
 ///
-/// Threads: one thread at a time. A process calls functions of a group in the same order as all
-/// others.
+/// The Trainer calls exchange() in the thread that calls the Trainer. It makes the same calls in
+/// all processes, in the same order.
+///
+/// Threads: one thread at a time. A group can be stricter.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -32,11 +34,12 @@ class ProcessGroup {
 
   /// Sends `to[r]` to process r, and receives `from[r]` from process r.
   ///
-  /// Both lists have size() entries. The entries of this process are ignored. Empty entries are
-  /// neither sent nor received. The size of `from[r]` must be the size that process r sends.
+  /// Returns when all bytes have arrived, and the memory of `to` may be reused. Both lists have
+  /// size() entries. The entries of this process are ignored. Empty entries are neither sent nor
+  /// received. The size of `from[r]` must be the size that process r sends.
   ///
-  /// Errors: device_lost: a process does not answer. The message names it. End this process, then
-  /// resume from the last checkpoint.
+  /// Errors: device_lost: another process does not answer. The message names it. End all processes,
+  /// and start them again from the last checkpoint.
   virtual Status exchange(std::span<const std::span<const std::byte>> to,
                           std::span<const std::span<std::byte>> from) = 0;
 };

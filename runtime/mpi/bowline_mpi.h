@@ -20,28 +20,31 @@ namespace bowline {
 
 /// Options of mpi_processes().
 struct MpiOptions {
-  double timeout_seconds = 600;  ///< A process that sends nothing for so long counts as lost.
+  /// A process counts as lost if another one waits for its bytes for this time. exchange() then
+  /// returns device_lost.
+  double timeout_seconds = 600;
 };
 
-/// Returns the processes of a communicator. The group uses a copy of the communicator.
+/// Returns a group of the processes of a communicator. It uses a copy of the communicator.
 ///
-/// The caller initializes MPI before the call and finalizes MPI after the group is gone.
+/// Call MPI_Init() before. Call MPI_Finalize() after the last pointer to the group is destroyed.
+/// The Trainer has one, too.
 ///
 /// Errors: bad_argument: MPI is not initialized. io_error: the communicator cannot be copied.
-/// Threads: the group may be used by one thread, the one that called MPI_Init().
+/// Threads: only the thread that called MPI_Init() may use the group, and so the Trainer.
 Result<std::shared_ptr<ProcessGroup>> mpi_processes(MPI_Comm communicator,
                                                     const MpiOptions& options = {});
 
 }  // namespace bowline
 
-// For programs that open libbowline_mpi.so at run time, such as the command.
+// For programs that open libbowline_mpi.so at run time, such as the command bowline.
 extern "C" {
 /// Initializes MPI and stores a group of all processes in `group`, which the caller deletes.
-/// Returns null, or the reason of a failure.
+/// Returns null if it succeeds, or else why it failed: a text that is valid until the next call.
 const char* bowline_mpi_open(double timeout_seconds, bowline::ProcessGroup** group);
 /// Returns the number of processes on this machine.
 int bowline_mpi_local_size(void);
-/// Finalizes MPI. With an exit code other than 0, it ends all processes, with this code.
+/// With 0, finalizes MPI. With another exit code, ends all processes with this code.
 void bowline_mpi_close(int exit_code);
 }
 

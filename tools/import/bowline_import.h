@@ -15,22 +15,23 @@
 /// **Files are untrusted.** A damaged, malicious or unsupported file is refused with a message that
 /// says where and why. No code of a file runs. The limits are:
 /// - 64 MiB for each JSON file, 256 MiB for tokenizer.json, 1 MiB for adapter_config.json.
-/// - 64 levels of nested JSON or ONNX messages.
+/// - 64 levels of nesting in JSON, and in the protobuf messages of ONNX.
 /// - 100 MB for the header of a safetensors file, 4096 safetensors files in a folder.
 /// - 2 GiB for an ONNX file, without its external data. 2^18 nodes of the imported graph.
-/// - Files of a folder must lie in it after all links are followed, or in the blobs of the Hugging
-///   Face cache. External data of an ONNX file must lie in the folder of the file.
+/// - After all links are followed, each file of a folder must lie in this folder, or in the blobs
+/// of
+///   the Hugging Face cache. External data of an ONNX file must lie in the folder of the file.
 ///
 /// **Weights are read on demand.** The model of a Hugging Face folder or a GGUF file reads each
-/// weight from its file when it is needed. Until the model is destroyed, do not change these files.
-/// It is faster to save the model once and to open the saved file later. The model of an ONNX file
-/// has its weights in memory.
+/// weight from its file when it is needed. Do not change these files while the model exists. To
+/// open the model often, save it once: the saved file opens faster. The model of an ONNX file has
+/// its weights in memory.
 ///
 /// **Messages** name options as flags of the command: `--batch-dim` is
 /// OnnxImportOptions::batch_dim, and `--dim` is OnnxImportOptions::dims.
 ///
-/// The rules of bowline.h for errors and globals apply. Threads: any thread may call the functions.
-/// One thread at a time may use an imported model.
+/// As in bowline.h, functions return errors, and there is no global state. Threads: any thread may
+/// call the functions. An imported model is a Model, with its thread rules.
 #pragma once
 
 #include <cstdint>
@@ -62,12 +63,13 @@ std::string_view name_of(ImportFormat format);
 
 /// Returns the format of a file or folder. Reads at most 8 bytes.
 ///
-/// A folder is hugging_face. A file that begins with "GGUF", or whose name ends in .gguf, is gguf.
-/// Every other file is onnx, because ONNX files have no mark; import_model() checks their content.
+/// Every folder counts as hugging_face. A file that begins with "GGUF", or whose name ends in
+/// .gguf, is gguf. Every other file is onnx, because ONNX files begin with no mark; import_model()
+/// checks their content.
 ///
 /// Errors:
 /// - bad_argument: the path is empty or contains a NUL character.
-/// - bad_file: the path cannot be read, or it is a Bowline model file. Model::open() opens those.
+/// - bad_file: the path does not exist, or it is a Bowline model file. Model::open() opens those.
 Result<ImportFormat> import_format(const std::string& path);
 
 // ----------------------------------------------------------------------------------------- options
@@ -89,8 +91,8 @@ struct TextImportOptions {
   std::optional<ImportTask> task = {};
   /// Names of the classes, in order. Empty: the labels of the source. For `classify`.
   std::vector<std::string> labels = {};
-  /// Dtype of the weights and of the graph: f32, f16 or bf16. Quantized weights stay quantized.
-  /// Empty: each weight keeps its dtype, and the graph has the dtype of most weights.
+  /// Dtype of the weights and of the activations: f32, f16 or bf16. Quantized weights stay
+  /// quantized. Empty: each weight keeps its dtype, and activations have the dtype of most weights.
   std::optional<DType> dtype = {};
   /// Dtype of the KV cache: f32, f16, bf16, or i8 with one scale per row of a head. For `generate`.
   DType kv_dtype = DType::f32;
@@ -100,8 +102,8 @@ struct TextImportOptions {
   double label_smoothing = 0;  ///< Of the classification loss, at least 0 and below 1.
   /// Pairs of tensors of the source to tie. Their values must be equal.
   std::vector<std::pair<std::string, std::string>> ties = {};
-  /// Ties all tensors with equal values. A tensor that repeats one value is tied only if all other
-  /// tensors of its layer are tied to one other layer.
+  /// Ties all tensors with equal values. A tensor whose elements are all equal, such as a bias of
+  /// zeros, is tied only if all other tensors of its layer are tied to the same other layer.
   bool tie_equal = false;
   /// The loss uses the dropout rates of the config, except the rate of attention weights.
   bool dropout = false;
@@ -113,22 +115,24 @@ struct TextImportOptions {
 /// Options for ONNX files.
 struct OnnxImportOptions {
   std::string entry = "forward";  ///< Name of the entry point.
-  /// Sizes of named dimensions of the inputs.
+  /// Sizes of dimensions that have a name in the file.
   std::vector<BoundDim> dims = {};
   /// Whole shapes of inputs, by input name, for dimensions without a name. -1 marks the axis of the
-  /// dynamic batch. Sizes that the file states must agree.
+  /// batch (see batch_dim). Where the file states a size, the size must be the same.
   std::map<std::string, std::vector<int64_t>> shapes = {};
-  /// Name of the dynamic batch. Empty: the batch size is fixed. The first axis of an input becomes
-  /// the batch if its size is 1 or not given, and so does every dimension of this name.
+  /// Name of the dimension whose size each run chooses (the batch). Empty: all sizes are fixed. The
+  /// batch is every dimension of this name, and the first axis of an input if the size of this axis
+  /// is 1 or not given.
   std::string batch_dim = {};
   /// Values of inputs that become constants, by input name. One value fills any shape.
   std::map<std::string, std::vector<double>> given = {};
-  /// Patterns (see model.h) of tensors that are trained, although they look like constants: a
-  /// scalar, or a mask with infinite values.
+  /// Patterns (see model.h) of tensors to train although they look like constants. Scalars, and
+  /// masks with infinite values, look like constants.
   std::vector<std::string> trainable = {};
   /// Patterns of parameters that are frozen.
   std::vector<std::string> freeze = {};
-  /// Ties trained matrices with equal values, and merges equal layers into one Repeat.
+  /// Ties trained matrices with equal values, and merges layers of the same structure into one
+  /// Repeat (graph.h).
   bool tie_equal = false;
 };
 
@@ -145,7 +149,7 @@ struct ImportOptions {
 struct ImportedTensor {
   /// The use.
   enum class Use : uint8_t {
-    unexpected,  ///< The model has no place for it. import_model() then fails.
+    unexpected,  ///< The model has no place for it. Then import_model() fails, so no report has it.
     taken,       ///< It is the value of `parameter`.
     tied,        ///< `parameter` is tied to another one; `reason` says to which and why.
     dropped,     ///< The model does not need it; `reason` says why.
@@ -183,9 +187,9 @@ struct ImportedModel {
   /// The model. Its assets contain the tokenizer, the chat template and the config of the source.
   Model model;
   ImportReport report;
-  /// Returns the weights with values that are NaN or infinite, among the weights that were read
-  /// from the first to the last byte. After Model::save_compacted() these are all weights. Threads:
-  /// any thread.
+  /// Returns the weights with values that are NaN or infinite. It knows only weights that were read
+  /// from the first to the last byte. Model::save_compacted() reads all of them. Threads: any
+  /// thread.
   std::function<std::vector<NotFiniteTensor>()> not_finite;
 };
 
@@ -193,22 +197,23 @@ struct ImportedModel {
 ///
 /// \param path A Hugging Face folder, a GGUF file or an ONNX file.
 ///
-/// Time and memory grow with the size of the tables, not of the weights; for ONNX also with the
-/// weights.
+/// For Hugging Face and GGUF, time and memory depend on the list of tensors and on the tokenizer,
+/// not on the weights. For ONNX, they also depend on the weights.
 ///
 /// Errors: as import_format().
 /// - bad_file: a file is missing, damaged, over a limit, or contradicts another file. The message
 ///   names the file and the place.
 /// - unsupported: the architecture, a setting, an operator or a dtype is not supported. The message
 ///   names it. A build without protobuf does not support ONNX.
-/// - bad_argument: an option has no effect on the format or on the task.
+/// - bad_argument: an option is set that this format or task does not use.
 /// - bad_argument: a value of an option is not allowed, or a name or pattern matches nothing.
 /// - io_error: a file cannot be read.
 Result<ImportedModel> import_model(const std::string& path, const ImportOptions& options = {});
 
 // ---------------------------------------------------------------------------------------- adapters
 
-/// Adds a LoRA adapter of another format to a model and returns the targets of the adapter.
+/// Adds a LoRA adapter of another format to a model. The report (adapters.h) has the names of the
+/// weights that it changes.
 ///
 /// \param model A model that import_model() made, or the same model, saved and opened again.
 /// \param path A PEFT folder with adapter_config.json and adapter_model.safetensors, or a GGUF
@@ -220,7 +225,7 @@ Result<ImportedModel> import_model(const std::string& path, const ImportOptions&
 ///
 /// Errors:
 /// - bad_argument: the path is empty or contains a NUL character, or the name is taken.
-/// - bad_file: the path cannot be read, is no adapter, is damaged, or belongs to another model.
+/// - bad_file: the path does not exist, is no adapter, is damaged, or belongs to another model.
 /// - unsupported: a setting is not supported, such as DoRA or a rank per module.
 /// - io_error: a file cannot be read.
 Result<AdapterReport> import_adapter(Model& model, const std::string& path,
