@@ -365,7 +365,7 @@ class Walk:
 
     def add(self, node):
         """Adds a node that calls an operator."""
-        from bowline import _torch_shapes  # noqa: F401, registers operators
+        from bowline import _torch_images, _torch_shapes  # noqa: F401, register operators
         from bowline._torch_operators import OPERATORS, PERMUTATIONS
 
         torch = self.torch
