@@ -11,7 +11,7 @@
 namespace bowline::encoders {
 
 #define BOWLINE_FORMAT(name, ...) void encode_##name(const float* from, std::byte* block);
-#include "generated/formats.inc"
+#include "generated/all_formats.inc"
 
 // Stores an f16 and returns its value. A value outside of the range of f16 is stored as 0.
 float store_half(float x, std::byte* to);

@@ -1,6 +1,7 @@
 #include "base/formats.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "base/float16.h"
@@ -22,24 +23,34 @@ void decode_block(const std::byte* from, float* to) {
   }
 }
 
+template <class Value>
+const BlockFormat* find(Value value, Value BlockFormat::*member) {
+  const std::span<const BlockFormat> all = block_formats();
+  const auto found = std::ranges::find(all, value, member);
+  return found == all.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
-constexpr BlockFormat kBlockFormats[] = {
+std::span<const BlockFormat> block_formats() {
+#define BOWLINE_FORMAT(...) +1
+  static constexpr std::array<BlockFormat, 0
+#include "generated/formats.inc"
+                              >
+      kFormats = {{
 #define BOWLINE_FORMAT(name, ...) \
   {#name, __VA_ARGS__, decode_block<name##_format>, encoders::encode_##name},
 #include "generated/formats.inc"
-};
-
-std::span<const BlockFormat> block_formats() { return kBlockFormats; }
+      }};
+  return kFormats;
+}
 
 const BlockFormat* find_block_format(std::string_view name) {
-  const auto* const found = std::ranges::find(kBlockFormats, name, &BlockFormat::name);
-  return found == std::end(kBlockFormats) ? nullptr : found;
+  return find(name, &BlockFormat::name);
 }
 
 const BlockFormat* find_block_format_of_gguf(uint32_t type) {
-  const auto* const found = std::ranges::find(kBlockFormats, type, &BlockFormat::gguf_type);
-  return found == std::end(kBlockFormats) ? nullptr : found;
+  return find(type, &BlockFormat::gguf_type);
 }
 
 }  // namespace bowline

@@ -46,9 +46,9 @@ struct BlockFormat {
 constexpr uint32_t kMostFormatBlock = 256;  // elements
 constexpr uint32_t kMostFormatGroup = 32;
 
-extern const BlockFormat kBlockFormats[];
+// The formats of the build (BOWLINE_OPS), by number.
 std::span<const BlockFormat> block_formats();
-// Returns null if there is no format of this name.
+// Returns null if the build has no format of this name.
 const BlockFormat* find_block_format(std::string_view name);
 // Returns the format of a tensor type of GGUF, or null.
 const BlockFormat* find_block_format_of_gguf(uint32_t type);

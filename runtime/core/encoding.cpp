@@ -231,8 +231,8 @@ Result<Encoding> parse_encoding(std::string_view text) {
   for (const EncodingForm& f : kForms) {
     known += format("{}{}", known.empty() ? "" : ", ", f.name);
   }
-  BOWLINE_REQUIRE(form != nullptr, "There is no encoding \"{}\". Known encodings: {}.", name,
-                  known);
+  BOWLINE_REQUIRE(form != nullptr, "There is no encoding \"{}\". Encodings of this build: {}.",
+                  name, known);
   Encoding out = form->usual;
   for (std::string_view key = in.word(); !key.empty(); key = in.word()) {
     const std::string_view value = in.word();

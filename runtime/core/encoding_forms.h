@@ -39,7 +39,9 @@ struct EncodingForm {
 };
 
 // The format of an encoding with kFormatFunctions.
-inline const BlockFormat& format_of(const Encoding& e) { return kBlockFormats[e.form->format - 1]; }
+inline const BlockFormat& format_of(const Encoding& e) {
+  return block_formats()[e.form->format - 1];
+}
 
 inline float load_float(const std::byte* from, DType dtype) {
   const auto as = [from]<class T>(T value) {

@@ -40,6 +40,9 @@ Result<const Kernel*> kernel_of(const KernelTable<Kernel>& table, std::string_vi
                        no_kernel(table, backend, node.op, node.type));
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Operand& in = node.inputs[i];
+    BOWLINE_REQUIRE_CODE(has_dtype(in.dtype), Code::unsupported,
+                         "Input {} of {} is {}, for which this build has no kernels (BOWLINE_OPS).",
+                         i, node.op, in.dtype);
     const bool reads = kHasQuantized && (kernel->encoded >> i & 1) != 0 &&
                        in.encoding.layout(in.shape).has_value();
     BOWLINE_REQUIRE_CODE(in.encoding.is_plain() || reads, Code::unsupported,

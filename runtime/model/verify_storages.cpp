@@ -30,7 +30,9 @@ Result<Encoding> check_encoding(Check& check, const file::Encoding* from, DType 
                   "The encoding has the unknown scale dtype {}.",
                   static_cast<int>(from->scale_dtype()));
   const std::optional<Encoding> encoding = encoding_of(from);
-  BOWLINE_REQUIRE(encoding.has_value(), "The encoding \"{}\" is not known.", text_of(from->name()));
+  BOWLINE_REQUIRE(encoding.has_value(),
+                  "The encoding \"{}\" is not known, or this build leaves it out (BOWLINE_OPS).",
+                  text_of(from->name()));
   BOWLINE_TRY(encoding->check(dtype, shape));
   return *encoding;
 }

@@ -4,6 +4,8 @@ shaders (tools/cmake/compile_shaders.py)."""
 
 import os
 import pathlib
+import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -12,6 +14,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools/cmake"))
 import compile_shaders  # noqa: E402
+import formats  # noqa: E402
 import generate_ops  # noqa: E402
 import select_ops  # noqa: E402
 
@@ -41,7 +44,7 @@ class Selection(unittest.TestCase):
                               "Copy", "AdamW", "Sgd"}, found.ops)
         self.assertFalse({"Conv", "Lstm", "LayerNorm", "FusedConv"} & found.ops)
         self.assertFalse({"f16", "bf16"} & found.dtypes)
-        self.assertFalse(found.quantized)
+        self.assertEqual(set(), found.encodings)
 
     def test_without_training_there_are_no_gradients_and_optimizers(self):
         found = select(MODEL, training=False)
@@ -50,12 +53,13 @@ class Selection(unittest.TestCase):
         self.assertFalse({"AdamW", "ClipByGlobalNorm", "ScatterElements"} & found.ops)
 
     def test_operators_are_named(self):
-        found = select("Conv", "BatchNorm", "adamw", "bf16", "quantized")
+        found = select("Conv", "BatchNorm", "adamw", "bf16", "q4_k")
         self.assertLessEqual({"ConvWeightGrad", "ConvInputGrad", "BatchNormGrad", "FusedConv", "PackConvWeight"}, found.ops)
         self.assertFalse({"Sgd", "Attention"} & found.ops)
         self.assertIn("bf16", found.dtypes)
         self.assertNotIn("f16", found.dtypes)
-        self.assertTrue(found.quantized)
+        self.assertEqual({"q4_k"}, found.encodings)
+        self.assertLessEqual({"int8", "int4", "q4_k", "mxfp4"}, select("quantized").encodings)
 
     def test_other_entries_are_refused(self):
         with tempfile.NamedTemporaryFile(suffix=".bowline") as file:
@@ -65,6 +69,28 @@ class Selection(unittest.TestCase):
                                  (["from:/no/such/file"], "there is no file /no/such/file")):
                 with self.subTest(items), self.assertRaisesRegex(Refused, words):
                     select(*items)
+
+
+class Formats(unittest.TestCase):
+    def test_formats_of_the_build_are_numbered_from_one(self):
+        written = {}
+        formats.write_all(ROOT, pathlib.Path(), {"int8", "q8_0", "q4_k"}, lambda path, text: written.update({path.name: text}), refuse)
+        rows = {name: re.findall(r"^BOWLINE_FORMAT\((\w+), (\d+),", text, re.M) for name, text in written.items()}
+        self.assertEqual([("q4_k", "1"), ("q8_0", "2")], rows["formats.inc"])
+        others = {name for name, number in rows["all_formats.inc"] if number == "0"}
+        self.assertEqual(set(formats.names(ROOT)) - {"q4_k", "q8_0"}, others)
+        self.assertEqual([("1", "q4_k"), ("2", "q8_0")], re.findall(r"case (\d+)u:\n *(\w+)_scales", written["formats.glsl"]))
+
+
+class Configuration(unittest.TestCase):
+    def test_cmake_passes_all_entries(self):
+        with tempfile.TemporaryDirectory() as folder:
+            off = [f"-DBOWLINE_{part}=OFF" for part in ("CUDA", "VULKAN", "TEXT", "C", "MPI", "IMPORT", "TOOLS", "TESTS")]
+            subprocess.run([os.environ.get("CMAKE", "cmake"), "-S", ROOT, "-B", folder, "-DBOWLINE_OPS=Relu;q8_0", *off],
+                           check=True, capture_output=True)
+            generated = pathlib.Path(folder, "generated_tree/generated")
+            self.assertEqual(["q8_0"], re.findall(r"^BOWLINE_FORMAT\((\w+)", (generated / "formats.inc").read_text(), re.M))
+            self.assertIn("/relu.cpp", (generated / "op_files.txt").read_text())
 
 
 SHADERS = [name for path in (ROOT / "shaders").glob("*.comp") for name, _ in compile_shaders.variants(path)]

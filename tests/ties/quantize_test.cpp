@@ -233,7 +233,7 @@ TEST(Quantize, SaysWhatItDoesNotKnow) {
     known += ", " + std::string(format.name);
   }
   EXPECT_EQ(quantize(m, "q9").status().message(),
-            "There is no encoding \"q9\". Known encodings: " + known + ".");
+            "There is no encoding \"q9\". Encodings of this build: " + known + ".");
   EXPECT_EQ(quantize(m, "int8 blocks 3").status().message(),
             "\"int8 blocks 3\" is not an encoding: \"blocks 3\" is not a parameter of int8.");
   EXPECT_EQ(quantize(m, "q8_0 block 16").status().message(),

@@ -1,7 +1,9 @@
 """Generates code from the block formats of runtime/base/formats (its README.md has the rules).
 
-  generated/formats.inc          BOWLINE_FORMAT(name, number, ...): the fields of Format for each
-                                 format, without its functions
+  generated/formats.inc          BOWLINE_FORMAT(name, number, ...): the fields of BlockFormat,
+                                 without its functions, for each format of the build
+  generated/all_formats.inc      the same for all formats; a format that the build leaves out
+                                 (BOWLINE_OPS) has number 0
   generated/format_formulas.inc  the descriptions
   generated/formats.glsl         their text for shaders, with decode_format()
 """
@@ -61,9 +63,18 @@ def read_format(path, number, fail):
     return out
 
 
-def read_formats(root, fail):
-    paths = sorted((root / "runtime/base/formats").glob("*.h"))
-    return [read_format(path, i + 1, fail) for i, path in enumerate(paths)]
+def names(root):
+    return sorted(path.stem for path in (root / "runtime/base/formats").glob("*.h"))
+
+
+def read_formats(root, selected, fail):
+    kept = [name for name in names(root) if name in selected]
+    return [read_format(root / f"runtime/base/formats/{name}.h", kept.index(name) + 1 if name in selected else 0, fail)
+            for name in names(root)]
+
+
+def rows(formats):
+    return "\n".join([HEADER, *(f"BOWLINE_FORMAT({f.row()})" for f in formats), "#undef BOWLINE_FORMAT", ""])
 
 
 def shader(shared, formats):
@@ -75,12 +86,14 @@ def shader(shared, formats):
         group = f.block()[2]
         lines += [f"    case {f.number}u:", f"      {f.name}_scales(b, i / {group}, scale, least);",
                   f"      code = {f.name}_code(b, i / {group}, i % {group});", "      break;"]
-    return "\n".join([*lines, "  }", "  return scale * float(code) - least;", "}", ""])
+    return "\n".join([*lines, "    default:", "      break;", "  }", "  return scale * float(code) - least;", "}", ""])
 
 
-def write_all(root, generated, write, fail):
-    formats = read_formats(root, fail)
-    write(generated / "formats.inc", "\n".join([HEADER, *(f"BOWLINE_FORMAT({f.row()})" for f in formats), "#undef BOWLINE_FORMAT", ""]))
+def write_all(root, generated, selected, write, fail):
+    formats = read_formats(root, selected, fail)
+    kept = [f for f in formats if f.number]
+    write(generated / "formats.inc", rows(kept))
+    write(generated / "all_formats.inc", rows(formats))
     write(generated / "format_formulas.inc", "\n".join([HEADER, '#include "base/formats/shared.inc"',
                                                        *(f'#include "base/formats/{f.name}.h"' for f in formats), ""]))
-    write(generated / "formats.glsl", shader((root / "runtime/base/formats/shared.inc").read_text(), formats))
+    write(generated / "formats.glsl", shader((root / "runtime/base/formats/shared.inc").read_text(), kept))

@@ -375,7 +375,7 @@ def ops_header(file_ops, internal_ops, enums, selection):
               "constexpr bool has_dtype([[maybe_unused]] DType type) {",
               f"  return {select_ops.has_dtype(selection.dtypes)};", "}",
               "// Whether the build has kernels that read quantized weights, and gradients.",
-              f"inline constexpr bool kHasQuantized = {str(selection.quantized).lower()};",
+              f"inline constexpr bool kHasQuantized = {str(bool(selection.encodings)).lower()};",
               f"inline constexpr bool kHasTraining = {str(selection.training).lower()};",
               "constexpr bool is_internal(Op op) { return static_cast<uint16_t>(op) > kInternalBase; }",
               "std::string_view name_of(Op op);",
@@ -477,7 +477,8 @@ class Lists:
         for f in self.formulas:
             for name in f.gradients():
                 self.internal_ops.append((name, f.table, len(self.internal_ops) + 1))
-        self.selection = select_ops.Selection({name for name, _, _ in self.ops()}, set(self.dtypes))
+        self.encodings = {"int8", "int4", *formats.names(root)}  # of quantized weights
+        self.selection = select_ops.Selection({name for name, _, _ in self.ops()}, set(self.dtypes), self.encodings)
 
     def ops(self):
         return self.file_ops + self.internal_ops
@@ -493,13 +494,13 @@ def main():
     parser.add_argument("--root", type=Path, required=True, help="the source tree")
     parser.add_argument("--out", type=Path, required=True, help="folder of the generated files")
     parser.add_argument("--kernels", metavar="BACKEND=FOLDER[;FOLDER]", action="append", default=[])
-    parser.add_argument("--only", metavar="ITEM[;ITEM]", help="BOWLINE_OPS: the operators to build (select_ops.py)")
+    parser.add_argument("--only", metavar="ITEM", action="append", help="an entry of BOWLINE_OPS: operators to build (select_ops.py)")
     parser.add_argument("--without-training", action="store_true", help="leave out gradients and optimizers; needs --only")
     parser.add_argument("--flatc", default="flatc", help="the program flatc")
     args = parser.parse_args()
     lists = Lists(args.root)
     if args.only:
-        lists.selection = select_ops.select(args.root, lists, args.only.split(";"), not args.without_training, args.flatc, fail)
+        lists.selection = select_ops.select(args.root, lists, args.only, not args.without_training, args.flatc, fail)
     ops, tables, enums, formulas, derived = lists.ops(), lists.tables, lists.enums, lists.formulas, lists.derived
     elementwise = {f.op_of(form): f.dtypes(form) for f in formulas for form in f.forms}
     families = {"elementwise": elementwise, "optimizers": {o.op: ["f32", "f16", "bf16"] for o in optimizers.formulas_of(lists.optimizers)}}
@@ -536,7 +537,7 @@ def main():
         write(generated / "ops.fbs", select_ops.reduced_schema(args.root, lists))
         write(generated / "model.fbs", (args.root / "schemas/model.fbs").read_text())
     optimizers.write_all(args.root, generated, write, fail)
-    formats.write_all(args.root, generated, write, fail)
+    formats.write_all(args.root, generated, lists.selection.encodings, write, fail)
     for spec in args.kernels:
         backend, folders = spec.split("=", 1)
         folder, *extra = [Path(f) for f in folders.split(";")]

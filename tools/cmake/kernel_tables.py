@@ -67,6 +67,6 @@ def write_all(generated, backend, folders, stems, lists, families, write, fail):
     write(generated / f"kernels_{backend}.cpp", kernel_table(backend, selected, stems, lists.dtypes))
     # For compile_shaders.py: parts of the names of variants, then kernel files, that are not in the
     # build.
-    parts = [t for t in lists.dtypes if t not in selection.dtypes] + ([] if selection.quantized else ["codes"])
+    parts = [t for t in lists.dtypes if t not in selection.dtypes] + ([] if selection.encodings else ["codes"])
     files = {str(path) for path, _ in claims.values()} - {str(path) for path, _ in selected.values()}
     write(generated / f"left_out_{backend}.txt", "\n".join([" ".join(parts), *sorted(files), ""]))

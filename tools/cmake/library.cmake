@@ -69,14 +69,15 @@ function(bowline_add_library target type)
     target_link_libraries(${target} PRIVATE ${parts} ${BOWLINE_BACKEND_LINKS} Threads::Threads)
     target_link_options(${target} PRIVATE "LINKER:--version-script,${exports}")
     set_target_properties(${target} PROPERTIES LINK_DEPENDS "${exports}" SOVERSION 0 VERSION ${PROJECT_VERSION})
-  elseif(APPLE)
-    # No linker of Darwin makes symbols of an object local. Hidden ones can clash with a program.
+  elseif(APPLE OR CMAKE_INTERPROCEDURAL_OPTIMIZATION)
+    # No linker of Darwin makes symbols of an object local. Objects for link-time optimization have
+    # no symbols that could be made local. Hidden ones can clash with a program.
     add_library(${target} STATIC)
     foreach(part IN LISTS parts)
       target_sources(${target} PRIVATE "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,[.][gp]ch$>")
     endforeach()
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
-    target_link_libraries(${target} PRIVATE ${names} Threads::Threads)
+    target_link_libraries(${target} PRIVATE ${BOWLINE_BACKEND_LINKS} Threads::Threads)
   else()
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}.o")
     bowline_merge_objects("${object}" PARTS ${parts} ARCHIVES ${archives})

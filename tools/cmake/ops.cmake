@@ -8,7 +8,7 @@ set(BOWLINE_SCHEMAS ops internal_ops model optimizers)
 # The operators of the build (select_ops.py explains the entries). A path of from:FILE is absolute,
 # or relative to the source folder of the project that is configured.
 set(BOWLINE_OPS "all" CACHE STRING
-  "Operators of the library: all, or a list of from:MODEL.bowline, operators, and the dtypes f16 and bf16")
+  "Operators of the library: all, or a list of from:MODEL.bowline, operators, optimizers, dtypes and encodings")
 set(BOWLINE_SELECTION "")
 if(NOT BOWLINE_OPS STREQUAL "all")
   foreach(item IN LISTS BOWLINE_OPS)
@@ -17,9 +17,9 @@ if(NOT BOWLINE_OPS STREQUAL "all")
       set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
       set(item "from:${path}")
     endif()
-    list(APPEND BOWLINE_SELECTION "${item}")
+    list(APPEND BOWLINE_SELECTION "--only=${item}")
   endforeach()
-  set(BOWLINE_SELECTION "--only=${BOWLINE_SELECTION}" "--flatc=${BOWLINE_FLATC}")
+  list(APPEND BOWLINE_SELECTION "--flatc=${BOWLINE_FLATC}")
 endif()
 cmake_dependent_option(BOWLINE_TRAINING "Build gradients and optimizers; without them Trainer::create() fails" ON
   "NOT BOWLINE_OPS STREQUAL all" ON)

@@ -2,11 +2,13 @@
 
 BOWLINE_OPS is a list. Its entries are
 
-  from:FILE   the operators and dtypes of a .bowline file, and whether it has quantized weights
+  from:FILE   the operators, dtypes and encodings of weights of a .bowline file
   Name        an operator of schemas/ops.fbs
   adamw, ...  an optimizer; without one the build has all optimizers
   f16, bf16   kernels for this storage dtype; kernels for f32 and integers are always there
-  quantized   kernels that read quantized weights
+  q4_k, ...   a block format (runtime/base/formats)
+  int8, int4  these encodings: the build has both if it has one or a block format
+  quantized   all encodings of quantized weights
 
 To these operators the build adds what they need: the operators that their gradients consist of, the
 fused operators that replace them, and the operators that Bowline itself adds to graphs. All follow
@@ -52,14 +54,14 @@ def read_tables(root, path, flatc, fail):
 
 
 def of_file(root, path, flatc, fail):
-    """Returns the operators and dtypes of a .bowline file, and whether weights are quantized."""
+    """Returns the operators, dtypes and encodings of a .bowline file."""
     model = read_tables(root, path, flatc, fail)
     nodes = [node for graph in model.get("graphs", []) for node in graph.get("nodes", [])]
     values = [value for graph in model.get("graphs", []) for value in graph.get("inputs", [])]
     dtypes = {row.get("dtype", "f32") for row in model.get("storages", []) + values}
     dtypes |= {node["op"]["to"] for node in nodes if "to" in node.get("op", {})}
-    quantized = any(row.get("encoding", {}).get("name", "plain") != "plain" for row in model.get("storages", []))
-    return {node["op_type"] for node in nodes}, dtypes, quantized
+    encodings = {row.get("encoding", {}).get("name", "plain") for row in model.get("storages", [])}
+    return {node["op_type"] for node in nodes}, dtypes, encodings - {"plain"}
 
 
 def names_in(text, helpers):
@@ -124,7 +126,7 @@ class Selection(typing.NamedTuple):
     """What a build contains."""
     ops: set
     dtypes: set
-    quantized: bool = True
+    encodings: set
     training: bool = True
 
 
@@ -134,15 +136,17 @@ def select(root, lists, items, training, flatc, fail):
     names = {name for name, _, _ in lists.ops()}
     internal = {name for name, _, _ in lists.internal_ops}
     optimizers = {o.name: o.op for o in lists.optimizers}
-    ops, dtypes, quantized = set(), set(), False
+    ops, dtypes, encodings = set(), set(), set()
     for item in items:
         if item.startswith("from:"):
-            of_ops, of_dtypes, of_quantized = of_file(root, item.removeprefix("from:"), flatc, fail)
+            of_ops, of_dtypes, of_encodings = of_file(root, item.removeprefix("from:"), flatc, fail)
             ops |= of_ops
             dtypes |= of_dtypes
-            quantized = quantized or of_quantized
+            encodings |= of_encodings
         elif item == "quantized":
-            quantized = True
+            encodings |= lists.encodings
+        elif item in lists.encodings:
+            encodings.add(item)
         elif item in optimizers:
             ops.add(optimizers[item])
         elif item in ("f16", "bf16"):
@@ -151,7 +155,7 @@ def select(root, lists, items, training, flatc, fail):
             ops.add(item)
         else:
             fail(f"BOWLINE_OPS: '{item}' is not 'all', from:FILE, an operator of schemas/ops.fbs, an optimizer "
-                 f"({', '.join(optimizers)}), f16, bf16 or quantized.")
+                 f"({', '.join(optimizers)}), f16, bf16, an encoding ({', '.join(sorted(lists.encodings))}) or quantized.")
     if training and not ops & set(optimizers.values()):
         ops |= set(optimizers.values())
     ops |= always(root, op_files, training)
@@ -171,7 +175,7 @@ def select(root, lists, items, training, flatc, fail):
         if not more:
             break
         ops |= more
-    return Selection(ops, dtypes | (set(lists.dtypes) - {"f16", "bf16"}), quantized, training)
+    return Selection(ops, dtypes | (set(lists.dtypes) - {"f16", "bf16"}), encodings, training)
 
 
 def has_op(ops, selected):

@@ -69,7 +69,7 @@ HWY_NOINLINE void map(const Function& f, size_t n, const float* x, float* y) {
 void function_block(const FunctionCall& call, size_t n, const Operands<float>& in, float* y) {
   const F p = call.p;
   const F q = call.q;
-  const float* const c = in.c;
+  [[maybe_unused]] const float* const c = in.c;
   switch (call.function) {
 #define BOWLINE_FORWARD(name)    \
   case Function::name##_forward: \

@@ -410,7 +410,8 @@ DotsOfRows dots_for(const CodeLayout& l) {
 }  // namespace
 
 size_t integer_row_floats(size_t columns) {
-  return std::max(floats_of_blocks(columns / kBlock), block_row_floats(columns));
+  return kHasQuantized ? std::max(floats_of_blocks(columns / kBlock), block_row_floats(columns))
+                       : 0;
 }
 
 // True if the products are those of block_dots.h. The products of this file need VNNI.
@@ -419,8 +420,9 @@ static bool is_of_spans(const CodeLayout& layout) {
 }
 
 bool has_integer_dots(const CodeLayout& layout) {
-  return allowed && (is_of_spans(layout) ? has_block_dots(*layout.format, layout.columns)
-                                         : has_vnni() && has_blocks(layout));
+  return kHasQuantized && allowed &&
+         (is_of_spans(layout) ? has_block_dots(*layout.format, layout.columns)
+                              : has_vnni() && has_blocks(layout));
 }
 
 bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float* row) {

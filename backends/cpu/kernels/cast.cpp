@@ -43,9 +43,19 @@ void cast_all(const Launch& l) {
   });
 }
 
+// Whether the build has kernels for this type.
+template <class T>
+constexpr bool kIsBuilt = std::same_as<T, f16>    ? has_dtype(DType::f16)
+                          : std::same_as<T, bf16> ? has_dtype(DType::bf16)
+                                                  : true;
+
 void run(const Launch& l) {
   with_type(l.record.inputs[0].dtype, [&]<class From>() {
-    with_type(l.record.outputs[0].dtype, [&]<class To>() { cast_all<From, To>(l); });
+    with_type(l.record.outputs[0].dtype, [&]<class To>() {
+      if constexpr (kIsBuilt<From> && kIsBuilt<To>) {
+        cast_all<From, To>(l);
+      }
+    });
   });
 }
 
