@@ -3,8 +3,11 @@
 
 Each has the version of the CMake project. Each CMake option that it sets exists, and so does each
 feature of the vcpkg port. Each build dependency of the Debian package is also in tools/setup.
+`import bowline` in Python loads the standard library alone: `pip install .` imports the package
+where no other package is installed.
 """
 
+import ast
 import json
 import pathlib
 import re
@@ -52,6 +55,21 @@ def wrong_dependencies():
     yield from (f"debian/control builds with {name}, which tools/setup does not install." for name in sorted(names - installed - OF_DEBIAN))
 
 
+def foreign_imports(name, text):
+    """Yields what the import of a module loads beside the standard library and the package."""
+    for node in ast.parse(text).body:
+        modules = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+        for module in modules:
+            if module.split(".")[0] not in {*sys.stdlib_module_names, "bowline"}:
+                yield f"{name} imports {module} when it is loaded. Import it in the functions that need it."
+
+
+def modules_of_python():
+    """Returns the modules that `import bowline` can load, with their texts."""
+    folder = ROOT / "runtime/python/bowline"
+    return {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in sorted(folder.glob("*.py")) if p.name != "flower.py"}
+
+
 def main():
     version = re.search(r"^project\(bowline VERSION ([0-9.]+)", read("CMakeLists.txt"), re.M)[1]
     known = options_of_cmake()
@@ -66,6 +84,10 @@ def main():
     if features != in_port:
         wrong.append(f"vcpkg.json has the features {sorted(features)}, and portfile.cmake {sorted(in_port)}.")
     wrong += wrong_dependencies()
+    if len([*foreign_imports("a file", "import numpy\nimport os\nfrom torch import nn\nfrom bowline import Model")]) != 2:
+        sys.exit("packages.py does not find its seeded wrong imports.")
+    for name, text in modules_of_python().items():
+        wrong += foreign_imports(name, text)
     print("\n".join(wrong) or f"The files of {len(files)} package managers fit the build, version {version}.")
     sys.exit(1 if wrong else 0)
 
