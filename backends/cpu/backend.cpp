@@ -1,42 +1,17 @@
 // The CPU backend: host memory, and recordings that run their kernels in order.
 #include "device/backend.h"
 
-#ifdef __linux__
-#include <sched.h>
-#endif
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "base/checked.h"
+#include "base/memory.h"
+#include "base/threads.h"
 #include "compute/targets.h"
 #include "kernel.h"
 
-#ifdef __APPLE__
-#include <mach/mach.h>
-#endif
-
 namespace bowline::detail::cpu {
 namespace {
-
-// Pages of host memory that no process uses, or that the kernel can take back.
-uint64_t free_pages() {
-#ifdef __APPLE__
-  vm_statistics64_data_t pages{};
-  mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
-  const auto to = reinterpret_cast<host_info64_t>(&pages);
-  const bool known =
-      host_statistics64(mach_host_self(), HOST_VM_INFO64, to, &count) == KERN_SUCCESS;
-  return known ? uint64_t{pages.free_count} + pages.inactive_count : 0;
-#else
-  return static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES));
-#endif
-}
 
 using namespace device;
 
@@ -49,32 +24,6 @@ struct Allocation {
   uint64_t bytes;
   bool mapped;
 };
-
-// Maps memory at `wanted` if that is free, else elsewhere. Returns null if there is no memory.
-std::byte* map_memory(uint64_t bytes, void* wanted = nullptr) {
-  void* const data =
-      mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
-}
-
-constexpr uint64_t kHugePage = uint64_t{2} << 20;
-
-// Maps memory and asks for huge pages, which reduce TLB misses. If the addresses below are free, it
-// begins at a multiple of 2 MiB. The rest behind the last whole huge page has small pages.
-std::byte* map_huge_pages(uint64_t bytes) {
-  std::byte* data = map_memory(bytes);
-#ifdef MADV_HUGEPAGE
-  const uint64_t inside = reinterpret_cast<uintptr_t>(data) % kHugePage;
-  if (inside != 0) {
-    munmap(data, bytes);
-    data = map_memory(bytes, data - inside);
-  }
-  if (data != nullptr) {
-    (void)madvise(data, bytes, MADV_HUGEPAGE);
-  }
-#endif
-  return data;
-}
 
 Allocation& allocation_of(Buffer buffer) {
   return *reinterpret_cast<Allocation*>(static_cast<uintptr_t>(buffer.id));
@@ -235,21 +184,7 @@ class CpuDevice : public device::Device {
   }
 
   Result<device::MemoryInfo> memory_info() override {
-    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    device::MemoryInfo memory{static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page,
-                              free_pages() * page};
-    // Includes the page cache, which the kernel frees on demand.
-    if (std::FILE* file = std::fopen("/proc/meminfo", "re"); file != nullptr) {
-      char line[128];
-      unsigned long long kib = 0;
-      while (std::fgets(line, sizeof(line), file) != nullptr) {
-        if (std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
-          memory.available_bytes = uint64_t{kib} * 1024;
-        }
-      }
-      (void)std::fclose(file);
-    }
-    return memory;
+    return device::MemoryInfo{total_memory(), available_memory()};
   }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
@@ -258,19 +193,17 @@ class CpuDevice : public device::Device {
     constexpr uint64_t kMapFrom = uint64_t{1} << 20;
     auto allocation = std::make_unique<Allocation>();
     uint64_t rounded = 0;
-    void* data = nullptr;
+    std::byte* data = nullptr;
     const bool mapped = bytes >= kMapFrom;
-    if (checked_add(bytes, kAlignment - 1, rounded)) {
-      rounded = std::max<uint64_t>(rounded / kAlignment * kAlignment, kAlignment);
-      if (mapped) {
-        data = rounded < kHugePage ? map_memory(rounded) : map_huge_pages(rounded);
-      } else {
-        data = std::aligned_alloc(kAlignment, rounded);
-      }
+    if (checked_add(bytes, kAlignment - 1, rounded) && rounded <= SIZE_MAX) {
+      const auto size =
+          static_cast<size_t>(std::max<uint64_t>(rounded / kAlignment * kAlignment, kAlignment));
+      rounded = size;
+      data = mapped ? map_memory(size) : allocate_aligned(kAlignment, size);
     }
     BOWLINE_REQUIRE_CODE(data != nullptr, Code::out_of_memory, "The CPU has no {} bytes left.",
                          bytes);
-    *allocation = {static_cast<std::byte*>(data), rounded, mapped};
+    *allocation = {data, rounded, mapped};
     return Buffer{reinterpret_cast<uintptr_t>(allocation.release())};
   }
   void free(Buffer buffer) override {
@@ -279,9 +212,9 @@ class CpuDevice : public device::Device {
     }
     Allocation& a = allocation_of(buffer);
     if (a.mapped) {
-      munmap(a.data, a.bytes);
+      unmap_memory(a.data, a.bytes);
     } else {
-      std::free(a.data);
+      free_aligned(a.data);
     }
     delete &a;
   }
@@ -398,33 +331,14 @@ Status check_options(const DeviceOptions& options) {
       options.executor == nullptr || (options.nice == 0 && options.cores.empty()),
       "With DeviceOptions::executor, the device has no threads, so `cores` and `nice` have no "
       "effect. Set them in the threads of the program.");
-#ifdef __linux__
-  cpu_set_t usable;
-  if (sched_getaffinity(0, sizeof usable, &usable) == 0) {
-    for (const int core : options.cores) {
-      BOWLINE_REQUIRE(
-          core >= 0 && core < CPU_SETSIZE && CPU_ISSET(static_cast<size_t>(core), &usable),
-          "DeviceOptions::cores has core {}, which this process may not use. See the line "
-          "Cpus_allowed_list in /proc/self/status.",
-          core);
-    }
+  BOWLINE_REQUIRE_CODE(can_place_threads() || (options.nice == 0 && options.cores.empty()),
+                       Code::unsupported, "DeviceOptions::cores and nice need Linux or Windows.");
+  for (const int core : options.cores) {
+    BOWLINE_REQUIRE(may_run_on(core),
+                    "DeviceOptions::cores has core {}, which this process may not use. {}", core,
+                    where_cores_are_listed());
   }
-#else
-  BOWLINE_REQUIRE_CODE(options.nice == 0 && options.cores.empty(), Code::unsupported,
-                       "DeviceOptions::cores and nice need Linux.");
-#endif
   return {};
-}
-
-// Counts only cores on which the process may run. More threads would compete for these cores.
-size_t usable_cores() {
-#ifdef __linux__
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    return static_cast<size_t>(std::max(1, CPU_COUNT(&set)));
-  }
-#endif
-  return std::max(1u, std::thread::hardware_concurrency());
 }
 
 class CpuBackend : public device::Backend {

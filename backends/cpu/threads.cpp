@@ -1,17 +1,8 @@
 #include "threads.h"
 
-#ifdef __linux__
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-
 #include <algorithm>
-#include <condition_variable>
 #include <mutex>
 #include <new>
-#include <thread>
 #include <utility>
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -19,6 +10,7 @@
 #endif
 
 #include "base/boundary.h"
+#include "device/turns.h"
 
 namespace bowline::detail::cpu {
 namespace {
@@ -48,22 +40,17 @@ inline void pause() {
 
 }  // namespace
 
-struct Threads::Worker {
-  Threads* pool = nullptr;
-  size_t thread = 0;
-  pthread_t handle{};
-};
-
 // A lane runs tasks in a thread of the executor. A lane that the executor calls late, twice, or
 // after the job has ended does nothing.
 struct Threads::Lanes {
-  std::mutex mutex;
-  std::condition_variable all_left;
+  device::Turns mutex;
   Threads* pool = nullptr;    // null: there is no job
   std::vector<bool> entered;  // by lane
-  size_t inside = 0;
+  std::atomic<uint32_t> inside{0};
 
-  static void run(Lanes& lanes, size_t lane) {
+  // The copy of the pointer lets the object outlive the caller, which goes on after fetch_sub().
+  static void run(std::shared_ptr<Lanes> own, size_t lane) {
+    Lanes& lanes = *own;
     Threads* pool = nullptr;
     {
       const std::lock_guard lock(lanes.mutex);
@@ -71,7 +58,7 @@ struct Threads::Lanes {
         return;
       }
       lanes.entered[lane] = true;
-      ++lanes.inside;
+      lanes.inside.fetch_add(1);
       pool = lanes.pool;
     }
     if (pool->is_limited()) {
@@ -79,9 +66,8 @@ struct Threads::Lanes {
     }
     while (pool->run_one(lane)) {
     }
-    const std::lock_guard lock(lanes.mutex);
-    --lanes.inside;
-    lanes.all_left.notify_all();
+    lanes.inside.fetch_sub(1);
+    lanes.inside.notify_all();
   }
 };
 
@@ -98,7 +84,7 @@ void Duty::rest(double max_load) {
   constexpr std::chrono::duration<double> kLongest = std::chrono::milliseconds(40);
   const std::chrono::duration<double> due = worked_ * (1 / max_load - 1);
   const auto sleep = std::chrono::duration_cast<Clock::duration>(std::min(due, kLongest));
-  std::this_thread::sleep_for(sleep);
+  sleep_for(sleep);
   began_ = Clock::now();
   const std::chrono::duration<double> slept = began_ - now;
   const auto paid = std::chrono::duration_cast<Clock::duration>(slept / (1 / max_load - 1));
@@ -113,7 +99,7 @@ Threads::Threads(size_t count, ThreadOptions options) : options_(std::move(optio
     workers_ = std::max<size_t>(count, 1) - 1;
     lanes_ = std::make_shared<Lanes>();
     lanes_->entered.resize(count);
-    lane_ = [lanes = lanes_](size_t lane) { Lanes::run(*lanes, lane); };
+    lane_ = [lanes = lanes_](size_t lane) { Lanes::run(lanes, lane); };
     return;
   }
   if (count > 1) {
@@ -126,7 +112,8 @@ void Threads::start_workers(size_t count) {
   for (size_t i = 0; worker_ != nullptr && i < count; ++i) {
     worker_[i].pool = this;
     worker_[i].thread = i + 1;
-    if (pthread_create(&worker_[i].handle, nullptr, enter, &worker_[i]) != 0) {
+    worker_[i].handle = start_thread(enter, &worker_[i]);
+    if (worker_[i].handle == nullptr) {
       break;
     }
     workers_ = i + 1;
@@ -141,34 +128,15 @@ Threads::~Threads() {
   epoch_.fetch_add(1);
   epoch_.notify_all();
   for (size_t i = 0; i < workers_; ++i) {
-    pthread_join(worker_[i].handle, nullptr);
+    join_thread(worker_[i].handle);
   }
 }
 
-// The cores were checked when the device was opened. A failure leaves the thread where it is.
-void Threads::place_thread() const {
-#ifdef __linux__
-  if (!options_.cores.empty()) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int core : options_.cores) {
-      CPU_SET(static_cast<size_t>(core), &set);
-    }
-    (void)sched_setaffinity(0, sizeof set, &set);
-  }
-  if (options_.nice > 0) {
-    const auto self = static_cast<id_t>(syscall(SYS_gettid));
-    (void)setpriority(PRIO_PROCESS, self,
-                      std::min(19, getpriority(PRIO_PROCESS, 0) + options_.nice));
-  }
-#endif
-}
-
-void* Threads::enter(void* worker) {
+void Threads::enter(void* worker) {
   const Worker* w = static_cast<const Worker*>(worker);
-  w->pool->place_thread();
+  // The cores were checked when the device was opened.
+  place_thread(w->pool->options_.cores, w->pool->options_.nice);
   w->pool->work(w->thread);
-  return nullptr;
 }
 
 void Threads::stop_or_rest() {
@@ -288,10 +256,13 @@ void Threads::run_in_executor() {
   ignoring_exceptions([&] {
     options_.executor(std::min<size_t>(count(), static_cast<size_t>(unclaimed_.load())), lane_);
   });
-  std::unique_lock lock(lanes_->mutex);
-  lanes_->pool = nullptr;
-  lanes_->all_left.wait(lock, [this] { return lanes_->inside == 0; });
-  lock.unlock();
+  {
+    const std::lock_guard lock(lanes_->mutex);
+    lanes_->pool = nullptr;
+  }
+  for (uint32_t n = lanes_->inside.load(); n != 0; n = lanes_->inside.load()) {
+    lanes_->inside.wait(n);
+  }
   while (run_one(0)) {
   }
 }

@@ -5,8 +5,6 @@
 // bits for any number of threads.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -16,6 +14,8 @@
 #include <memory>
 #include <type_traits>
 #include <vector>
+
+#include "base/threads.h"
 
 namespace bowline::detail::cpu {
 
@@ -99,7 +99,11 @@ class Threads {
 
  private:
   using Call = void (*)(const void* context, size_t task, size_t thread);
-  struct Worker;
+  struct Worker {
+    Threads* pool = nullptr;
+    size_t thread = 0;
+    Thread* handle = nullptr;
+  };
   struct Lanes;
 
   bool is_limited() const { return options_.max_load < 1; }
@@ -112,13 +116,12 @@ class Threads {
   void stop_or_rest();
   void throw_if_stopped() const;
   void start_workers(size_t count);
-  void place_thread() const;
   void run_in_executor();
   void run(size_t tasks, Call call, const void* context);
   void work(size_t thread);
   bool run_one(size_t thread);
   void finish();
-  static void* enter(void* worker);
+  static void enter(void* worker);
 
   const ThreadOptions options_;
   size_t workers_ = 0;  // threads, or lanes of the executor, besides the caller

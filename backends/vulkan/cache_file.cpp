@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 
 #include "base/atomic_file.h"
 #include "base/read_file.h"
@@ -57,8 +56,7 @@ std::vector<std::byte> read_cache(const std::string& path) {
 }
 
 bool write_cache(const std::string& path, std::span<const std::byte> contents) {
-  std::error_code error;
-  std::filesystem::create_directories(folder_of(path), error);
+  make_folders(folder_of(path), real_file_system());
   CacheHeader header;
   header.bytes = contents.size();
   header.hash = hash_bytes(contents);

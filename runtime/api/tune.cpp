@@ -1,6 +1,5 @@
 #include "bowline/tune.h"
 
-#include <filesystem>
 #include <map>
 
 #include "api/internals.h"
@@ -126,8 +125,7 @@ class Tuning {
 
  private:
   Status check_file() const {
-    std::error_code error;  // probe_file() says what is wrong
-    std::filesystem::create_directories(folder_of(device_.tuning_path()), error);
+    make_folders(folder_of(device_.tuning_path()), real_file_system());
     return probe_file(device_.tuning_path(), kRoomForFile);
   }
 
@@ -258,10 +256,10 @@ Result<TuneReport> stored_tuning(const Device& device) {
 Result<std::string> reset_tuning(const Device& device) {
   return guarded([&]() -> Result<std::string> {
     BOWLINE_TRY_ASSIGN(const auto open, tunable(device));
-    std::error_code error;
-    const bool removed = std::filesystem::remove(open->tuning_path(), error);
-    BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Tuning file \"{}\" cannot be removed: {}.",
-                         open->tuning_path(), error.message());
+    const bool removed = real_file_system().unlink(open->tuning_path().c_str()) == 0;
+    BOWLINE_REQUIRE_CODE(removed || errno == ENOENT, Code::io_error,
+                         "Tuning file \"{}\" cannot be removed: {}.", open->tuning_path(),
+                         error_text(errno));
     open->set_choices({});
     return removed ? open->tuning_path() : std::string();
   });

@@ -1,7 +1,5 @@
 #include "base/atomic_file.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
@@ -15,7 +13,7 @@ namespace {
 constexpr std::string_view kSuffix = ".bowline-write";
 
 std::string temporary_of(const std::string& path) {
-  const size_t name = path.rfind('/') + 1;  // npos + 1 is 0
+  const size_t name = path.find_last_of(kPathSeparators) + 1;  // npos + 1 is 0
   return format("{}.{}{}", path.substr(0, name), path.substr(name), kSuffix);
 }
 
@@ -24,15 +22,28 @@ std::string temporary_of(const std::string& path) {
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
+  const size_t slash = path.find_last_of(kPathSeparators);
   if (slash == std::string::npos) {
     return ".";
   }
-  return slash == 0 ? "/" : path.substr(0, slash);
+  // "C:" without a separator is not the root of a Windows drive.
+  const bool is_root = slash == 0 || (kPathSeparators.size() > 1 && path[slash - 1] == ':');
+  return path.substr(0, slash + (is_root ? 1 : 0));
+}
+
+void make_folders(const std::string& path, FileSystem& files) {
+  FileStatus status;
+  if (files.status(path.c_str(), status) == 0) {
+    return;
+  }
+  if (const std::string above = folder_of(path); above.size() < path.size()) {
+    make_folders(above, files);
+  }
+  files.make_folder(path.c_str());
 }
 
 std::string target_of_temporary(const std::string& temporary) {
-  const size_t name = temporary.rfind('/') + 1;
+  const size_t name = temporary.find_last_of(kPathSeparators) + 1;
   if (temporary.size() < name + 1 + kSuffix.size() || temporary[name] != '.' ||
       !temporary.ends_with(kSuffix)) {
     return "";
@@ -68,9 +79,7 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path, 
 // file. Then the name and the descriptor differ, and the writer opens the file again.
 Status AtomicFile::open() {
   for (int attempt = 0; attempt < 10; ++attempt) {
-    // O_NONBLOCK: opening a pipe does not wait for its reader.
-    const int fd =
-        files_.open(temporary_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0666);
+    const int fd = files_.open(temporary_.c_str(), FileSystem::OpenFor::writing);
     if (fd < 0) {
       return failed("opening a temporary file");
     }
@@ -79,11 +88,10 @@ Status AtomicFile::open() {
       files_.close(fd);
       return status;
     }
-    struct stat opened {};
-    struct stat named {};
+    FileStatus opened, named;
     if (files_.status(fd, opened) == 0 && files_.status(temporary_.c_str(), named) == 0 &&
-        opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
-      if (!S_ISREG(opened.st_mode)) {
+        opened.number == named.number && opened.volume == named.volume) {
+      if (opened.kind != FileStatus::Kind::regular) {
         files_.close(fd);
         return Status(Code::io_error,
                       format("File \"{}\" cannot be written: its temporary file \"{}\" is not a "
@@ -105,11 +113,11 @@ Status AtomicFile::prepare(uint64_t bytes) {
   if (files_.truncate(fd_, 0) != 0) {
     return failed("truncating the temporary file");
   }
-  struct stat old {};
+  FileStatus old;
   if (files_.status(path_.c_str(), old) == 0) {
-    BOWLINE_REQUIRE_CODE(S_ISREG(old.st_mode), Code::io_error, "\"{}\" is not a regular file.",
-                         path_);
-    if (files_.set_mode(fd_, old.st_mode & 07777) != 0) {
+    BOWLINE_REQUIRE_CODE(old.kind == FileStatus::Kind::regular, Code::io_error,
+                         "\"{}\" is not a regular file.", path_);
+    if (files_.set_mode(fd_, old.mode) != 0) {
       return failed("setting the mode");
     }
   } else if (errno != ENOENT) {
@@ -128,7 +136,7 @@ Status AtomicFile::prepare(uint64_t bytes) {
 Status AtomicFile::write(std::span<const std::byte> bytes) {
   constexpr size_t kPiece = size_t{1} << 30;  // one write takes less than 2 GiB
   while (!bytes.empty()) {
-    const ssize_t n = files_.write(fd_, bytes.data(), std::min(bytes.size(), kPiece));
+    const int64_t n = files_.write(fd_, bytes.data(), std::min(bytes.size(), kPiece));
     if (n < 0 && errno == EINTR) {
       continue;
     }
@@ -145,7 +153,7 @@ Status AtomicFile::commit() {
   if (files_.sync(fd_) != 0) {
     return failed("fsync");
   }
-  const int folder = files_.open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY, 0);
+  const int folder = files_.open(folder_of(path_).c_str(), FileSystem::OpenFor::folder);
   if (folder < 0) {
     return failed("opening the folder");
   }

@@ -53,6 +53,9 @@ std::string target_of_temporary(const std::string& temporary);
 // The folder of a path, "." if it names none.
 std::string folder_of(const std::string& path);
 
+// Makes the folder and those above it. The next use of the folder says why that failed.
+void make_folders(const std::string& path, FileSystem& files);
+
 // The text of errno.
 std::string error_text(int error);
 

@@ -1,7 +1,5 @@
 #include "base/read_file.h"
 
-#include <fcntl.h>
-
 #include <cerrno>
 
 #include "base/atomic_file.h"
@@ -10,8 +8,7 @@ namespace bowline {
 
 Result<std::optional<std::string>> read_file(std::string_view what, const std::string& path,
                                              uint64_t most, FileSystem& files) {
-  // O_NONBLOCK: opening a pipe does not wait for its writer.
-  const int fd = files.open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+  const int fd = files.open(path.c_str(), FileSystem::OpenFor::reading);
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
     return std::optional<std::string>();
   }
@@ -21,11 +18,11 @@ Result<std::optional<std::string>> read_file(std::string_view what, const std::s
   if (fd < 0) {
     return failed(error_text(errno));
   }
-  struct stat status {};
-  const bool is_file = files.status(fd, status) == 0 && S_ISREG(status.st_mode);
-  const uint64_t size = is_file ? static_cast<uint64_t>(status.st_size) : 0;
+  FileStatus status;
+  const bool is_file = files.status(fd, status) == 0 && status.kind == FileStatus::Kind::regular;
+  const uint64_t size = is_file ? status.size : 0;
   std::string text(size <= most ? static_cast<size_t>(size) : 0, '\0');
-  const ssize_t bytes = files.read(fd, text.data(), text.size());
+  const int64_t bytes = files.read(fd, text.data(), text.size());
   const std::string error = error_text(errno);
   files.close(fd);
   if (!is_file) {

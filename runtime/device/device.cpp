@@ -24,20 +24,20 @@ OpenDevice::~OpenDevice() {
 
 std::unique_lock<Turns> OpenDevice::take_turn() const {
   // After a fork, the thread that had the turn does not exist in this process.
-  const std::thread::id self = std::this_thread::get_id();
+  const ThreadId self = this_thread();
   const bool is_free = was_forked() || holder_ == self || inside_ == self;
   return is_free ? std::unique_lock<Turns>() : std::unique_lock(turns_);
 }
 
 OpenDevice::Hold::Hold(OpenDevice& device) : device_(device), turn_(device.take_turn()) {
   if (turn_.owns_lock()) {
-    device_.holder_ = std::this_thread::get_id();
+    device_.holder_ = this_thread();
   }
 }
 
 OpenDevice::Hold::~Hold() {
   if (turn_.owns_lock()) {
-    device_.holder_ = std::thread::id();
+    device_.holder_ = ThreadId();
   }
 }
 
@@ -54,8 +54,8 @@ void OpenDevice::give_way() {
   if (Clock::now() < gives_way_at_) {
     return;
   }
-  const std::thread::id holder = holder_.exchange(std::thread::id());
-  const std::thread::id inside = inside_.exchange(std::thread::id());
+  const ThreadId holder = holder_.exchange(ThreadId());
+  const ThreadId inside = inside_.exchange(ThreadId());
   turns_.unlock();
   turns_.lock();
   holder_ = holder;
@@ -68,7 +68,7 @@ Status OpenDevice::check_caller() const {
                        "Device {} was opened before fork(), and this is the child process. Open a "
                        "device here, and load the model again.",
                        info_.name);
-  const std::thread::id self = std::this_thread::get_id();
+  const ThreadId self = this_thread();
   BOWLINE_REQUIRE(
       inside_ != self && logging_ != self,
       "The {} of device {} calls a function that uses the device. It must return first.",
@@ -77,14 +77,14 @@ Status OpenDevice::check_caller() const {
 }
 
 void OpenDevice::log(LogLevel level, std::string_view message) {
-  const std::thread::id self = std::this_thread::get_id();
+  const ThreadId self = this_thread();
   if (log_ == nullptr || was_forked() || logging_ == self) {
     return;
   }
-  const std::lock_guard one_at_a_time(log_mutex_);
+  const std::lock_guard one_at_a_time(log_turns_);
   logging_ = self;
   ignoring_exceptions([&] { log_(level, message); });
-  logging_ = std::thread::id();
+  logging_ = ThreadId();
 }
 
 NodeAnswer OpenDevice::query(const NodeQuery& node) const {
@@ -289,11 +289,11 @@ Status OpenDevice::submit(std::span<Recording* const> recordings, const Stop& st
   ++counters_.submits;
   gives_way_at_ = {};
   device_->set_stop(stop.asked, stop.recordings);
-  inside_ = std::this_thread::get_id();
+  inside_ = this_thread();
   Status done = guarded([&] {
     return clock_ == nullptr ? device_->submit(recordings) : submit_timed(recordings, stop);
   });
-  inside_ = std::thread::id();
+  inside_ = ThreadId();
   device_->set_stop(nullptr, 0);
   return done;
 }

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
-#include <thread>
 
+#include "base/threads.h"
 #include "device/backend.h"
 #include "device/fork.h"
 #include "device/tuning.h"
@@ -148,10 +148,10 @@ class OpenDevice {
   Status check_size(uint64_t bytes, MemoryKind kind);
 
   mutable Turns turns_;
-  std::atomic<std::thread::id> holder_;   // the thread that has a Hold
-  std::atomic<std::thread::id> inside_;   // the thread that is in submit() of the device
-  std::atomic<std::thread::id> logging_;  // the thread that is in the log callback
-  std::mutex log_mutex_;
+  std::atomic<ThreadId> holder_{};   // the thread that has a Hold
+  std::atomic<ThreadId> inside_{};   // the thread that is in submit() of the device
+  std::atomic<ThreadId> logging_{};  // the thread that is in the log callback
+  Turns log_turns_;
   std::function<void(LogLevel level, std::string_view message)> log_;
   // When the running submission lets other calls run. Set only when another thread waits, so that
   // the clock is not read otherwise.

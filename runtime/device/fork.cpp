@@ -1,8 +1,8 @@
 #include "device/fork.h"
 
-#include <pthread.h>
-
 #include <atomic>
+
+#include "base/threads.h"
 
 namespace bowline::detail::device {
 namespace {
@@ -12,8 +12,10 @@ std::atomic<uint32_t> count{0};
 }  // namespace
 
 uint32_t forks() {
-  // Fails only if memory is exhausted. Then forks are not counted.
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { count.fetch_add(1); });
+  static const bool registered = [] {
+    call_after_fork([] { count.fetch_add(1); });
+    return true;
+  }();
   static_cast<void>(registered);
   return count.load(std::memory_order_relaxed);
 }

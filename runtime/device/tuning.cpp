@@ -1,7 +1,6 @@
 #include "device/tuning.h"
 
 #include <cmath>
-#include <filesystem>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -139,8 +138,7 @@ Status write_tuning(const std::string& path, const TuningKey& key, const Choices
     text += line_of(node, choice);
   }
   text += format("{}{}\n", kChecksum, hash_of(text));
-  std::error_code error;  // the failure of the next call says more
-  std::filesystem::create_directories(folder_of(path), error);
+  make_folders(folder_of(path), real_file_system());
   BOWLINE_TRY_ASSIGN(const auto file, AtomicFile::create(path, text.size(), real_file_system()));
   BOWLINE_TRY(file->write(std::as_bytes(std::span(text))));
   return file->commit();

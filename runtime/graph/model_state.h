@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <thread>
 #include <vector>
 
+#include "base/threads.h"
 #include "graph/graph.h"
 #include "model/description.h"
 #include "params/table.h"
@@ -62,7 +62,7 @@ class Users {
   std::atomic<int> busy_ = 0;
   // The runs and Model::copy_values_from() take turns.
   device::Turns turns_;
-  std::atomic<std::thread::id> inside_;  // the thread that has the turn
+  std::atomic<ThreadId> inside_{};  // the thread that has the turn
   uint32_t forks_ = device::forks();
 };
 
@@ -150,16 +150,15 @@ class Quiet {
   explicit Quiet(ModelState& model)
       : users_(model.users),
         // After a fork, the thread that had the turn does not exist in this process.
-        takes_turn_(users_.inside_ != std::this_thread::get_id() &&
-                    users_.forks_ == device::forks()) {
+        takes_turn_(users_.inside_ != this_thread() && users_.forks_ == device::forks()) {
     if (takes_turn_) {
       users_.turns_.lock();
-      users_.inside_ = std::this_thread::get_id();
+      users_.inside_ = this_thread();
     }
   }
   ~Quiet() {
     if (takes_turn_) {
-      users_.inside_ = std::thread::id();
+      users_.inside_ = ThreadId();
       users_.turns_.unlock();
     }
   }

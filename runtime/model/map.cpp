@@ -1,14 +1,12 @@
 #include "model/map.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <exception>
 
 #include "base/boundary.h"
+#include "base/memory.h"
 #include "model/checksum.h"
 
 namespace bowline::detail::model {
@@ -56,8 +54,7 @@ Status call(const ModelReader& reader, uint64_t first, std::span<std::byte> out)
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path, FileSystem& files,
                                                      Access access) {
-  // O_NONBLOCK: opening a pipe does not wait for its writer.
-  const Descriptor fd(files.open(path.c_str(), O_RDONLY | O_NONBLOCK, 0), files);
+  const Descriptor fd(files.open(path.c_str(), FileSystem::OpenFor::reading), files);
   BOWLINE_REQUIRE_CODE(fd.get() >= 0, Code::io_error, "File \"{}\" cannot be opened: {}.", path,
                        error_text(errno));
   return take(fd.get(), path, files, access);
@@ -71,7 +68,7 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open_sibling(const std::string& 
       "a path. Open the model by its path, or save it as one file.",
       relative);
   const std::string folder = folder_of(path_);
-  const Descriptor at(files.open(folder.c_str(), O_RDONLY | O_DIRECTORY, 0), files);
+  const Descriptor at(files.open(folder.c_str(), FileSystem::OpenFor::folder), files);
   BOWLINE_REQUIRE_CODE(at.get() >= 0, Code::io_error, "Folder \"{}\" cannot be opened: {}.", folder,
                        error_text(errno));
   const Descriptor fd(files.open_beneath(at.get(), relative.c_str()), files);
@@ -88,15 +85,15 @@ Result<std::shared_ptr<MappedFile>> MappedFile::take(int fd, std::string path, F
   file->name_ = format("\"{}\"", path);
   file->path_ = std::move(path);
   file->access_ = access;
-  struct stat info {};
+  FileStatus info;
   const bool known = files.status(fd, info) == 0;
   BOWLINE_REQUIRE_CODE(known, Code::io_error, "File {} cannot be examined: {}.", file->name_,
                        error_text(errno));
-  BOWLINE_REQUIRE_CODE(!S_ISDIR(info.st_mode), Code::io_error, "{} is a directory, not a file.",
-                       file->name_);
-  BOWLINE_REQUIRE_CODE(S_ISREG(info.st_mode), Code::io_error, "{} is not a regular file.",
-                       file->name_);
-  BOWLINE_TRY(file->fill(fd, 0, static_cast<uint64_t>(info.st_size), files));
+  BOWLINE_REQUIRE_CODE(info.kind != FileStatus::Kind::folder, Code::io_error,
+                       "{} is a directory, not a file.", file->name_);
+  BOWLINE_REQUIRE_CODE(info.kind == FileStatus::Kind::regular, Code::io_error,
+                       "{} is not a regular file.", file->name_);
+  BOWLINE_TRY(file->fill(fd, 0, info.size, files));
   return file;
 }
 
@@ -106,13 +103,15 @@ Result<std::shared_ptr<MappedFile>> MappedFile::of_descriptor(int fd, uint64_t o
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->name_ = format("descriptor {}", fd);
   file->access_ = access;
-  struct stat info {};
+  FileStatus info;
   const bool known = files.status(fd, info) == 0;
   BOWLINE_REQUIRE_CODE(known, errno == EBADF ? Code::bad_argument : Code::io_error,
                        "File {} cannot be examined: {}.", file->name_, error_text(errno));
-  BOWLINE_REQUIRE(!S_ISDIR(info.st_mode), "File {} is a directory, not a file.", file->name_);
-  BOWLINE_REQUIRE(S_ISREG(info.st_mode), "File {} is not a regular file.", file->name_);
-  const auto size = static_cast<uint64_t>(info.st_size);
+  BOWLINE_REQUIRE(info.kind != FileStatus::Kind::folder, "File {} is a directory, not a file.",
+                  file->name_);
+  BOWLINE_REQUIRE(info.kind == FileStatus::Kind::regular, "File {} is not a regular file.",
+                  file->name_);
+  const uint64_t size = info.size;
   // Two comparisons, because the sum of two numbers of the caller may overflow.
   BOWLINE_REQUIRE_CODE(offset <= size && bytes <= size - offset, Code::bad_file,
                        "File {} has {} bytes and ends before the end of the model ({} bytes at "
@@ -126,18 +125,21 @@ Status MappedFile::fill(int fd, uint64_t offset, uint64_t size, FileSystem& file
   if (size == 0) {
     return {};
   }
+  BOWLINE_REQUIRE_CODE(size <= SIZE_MAX - mapping_alignment(), Code::out_of_memory,
+                       "File {} has {} bytes, more than a program of {} bits can address.", name_,
+                       size, sizeof(size_t) * 8);
   return access_ == Access::map ? map(fd, offset, size, files) : load(fd, offset, size, files);
 }
 
 Status MappedFile::map(int fd, uint64_t offset, uint64_t size, FileSystem& files) {
-  // A mapping begins at a page.
-  static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const uint64_t before = offset % page;
-  void* data = files.map(fd, before + size, offset - before);
+  static const uint64_t alignment = mapping_alignment();
+  const auto before = static_cast<size_t>(offset % alignment);
+  const auto length = static_cast<size_t>(before + size);
+  void* data = files.map(fd, length, offset - before);
   BOWLINE_REQUIRE_CODE(data != nullptr, Code::io_error, "File {} cannot be mapped: {}.", name_,
                        error_text(errno));
   files_ = &files;
-  pages_ = {static_cast<std::byte*>(data), before + size};
+  pages_ = {static_cast<std::byte*>(data), length};
   data_ = pages_.data() + before;
   size_ = size;
   return {};
@@ -148,7 +150,7 @@ Status MappedFile::load(int fd, uint64_t offset, uint64_t size, FileSystem& file
   std::vector<std::byte> bytes(size);
   for (std::span<std::byte> rest(bytes); !rest.empty();) {
     const uint64_t at = offset + (size - rest.size());
-    const ssize_t n = files.read_at(fd, rest.data(), std::min(rest.size(), kMost), at);
+    const int64_t n = files.read_at(fd, rest.data(), std::min(rest.size(), kMost), at);
     if (n < 0 && errno == EINTR) {
       continue;
     }
@@ -247,7 +249,7 @@ void MappedFile::forget(uint64_t offset, uint64_t length) const {
   // the first 64 KiB of the mapping. Pages that hold bytes of other ranges are read again on
   // demand.
   constexpr uint64_t kWindow = uint64_t{64} << 10;
-  static const auto window = std::max(static_cast<uint64_t>(sysconf(_SC_PAGESIZE)), kWindow);
+  static const auto window = std::max(page_bytes(), kWindow);
   const auto pages = reinterpret_cast<uintptr_t>(pages_.data());
   const uint64_t from = reinterpret_cast<uintptr_t>(data_) + offset;
   const uint64_t begin = std::max<uint64_t>(pages, from / window * window);

@@ -1,19 +1,16 @@
 #include "params/home.h"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <cstring>
 
+#include "base/memory.h"
 #include "core/element_types.h"
 
 namespace bowline::detail::params {
 
 Status require_host_memory(uint64_t bytes) {
-  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
-  BOWLINE_REQUIRE_CODE(bytes <= pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)),
-                       Code::out_of_memory, "{} bytes are more than the memory of the host.",
-                       bytes);
+  BOWLINE_REQUIRE_CODE(bytes <= total_memory(), Code::out_of_memory,
+                       "{} bytes are more than the memory of the host.", bytes);
   return {};
 }
 

@@ -21,35 +21,35 @@ class FaultyFiles : public FileSystem {
   int calls() const { return calls_; }
   int open_descriptors() const { return open_; }
 
-  int open(const char* path, int flags, mode_t mode) override {
-    return fails() ? -1 : opened(FileSystem::open(path, flags, mode));
+  int open(const char* path, OpenFor use) override {
+    return fails() ? -1 : opened(FileSystem::open(path, use));
   }
   int open_beneath(int folder, const char* path) override {
     return fails() ? -1 : opened(FileSystem::open_beneath(folder, path));
   }
-  int status(int fd, struct stat& out) override {
+  int status(int fd, FileStatus& out) override {
     return fails() ? -1 : FileSystem::status(fd, out);
   }
-  int status(const char* path, struct stat& out) override {
+  int status(const char* path, FileStatus& out) override {
     return fails() ? -1 : FileSystem::status(path, out);
   }
   int free_bytes(int fd, uint64_t& out) override {
     return fails() ? -1 : FileSystem::free_bytes(fd, out);
   }
   int lock(int fd) override { return fails() ? -1 : FileSystem::lock(fd); }
-  int set_mode(int fd, mode_t mode) override {
+  int set_mode(int fd, uint32_t mode) override {
     return fails() ? -1 : FileSystem::set_mode(fd, mode);
   }
   int truncate(int fd, uint64_t size) override {
     return fails() ? -1 : FileSystem::truncate(fd, size);
   }
-  ssize_t read(int fd, void* data, size_t size) override {
+  int64_t read(int fd, void* data, size_t size) override {
     return fails() ? -1 : FileSystem::read(fd, data, size);
   }
-  ssize_t read_at(int fd, void* data, size_t size, uint64_t offset) override {
+  int64_t read_at(int fd, void* data, size_t size, uint64_t offset) override {
     return fails() ? -1 : FileSystem::read_at(fd, data, size, offset);
   }
-  ssize_t write(int fd, const void* data, size_t size) override {
+  int64_t write(int fd, const void* data, size_t size) override {
     if (!fails()) {
       return FileSystem::write(fd, data, size);
     }

@@ -1,5 +1,4 @@
 // Lets the n-th file operation fail, n = 1, 2, ..., until a save, an open or a load succeeds.
-#include <fcntl.h>
 
 #include "api/internals.h"
 #include "faults/faulty_files.h"
@@ -89,7 +88,7 @@ TEST(FileFaults, ShortWritesAndInterruptsGoOn) {
 TEST(FileFaults, TheBytesAreOnTheDiskBeforeTheName) {
   class Ordered : public FileSystem {
    public:
-    ssize_t write(int fd, const void* data, size_t size) override {
+    int64_t write(int fd, const void* data, size_t size) override {
       note('w');
       return FileSystem::write(fd, data, size);
     }
@@ -164,7 +163,7 @@ TEST(FileFaults, OpenOfADescriptorFailsWithoutATrace) {
   ASSERT_TRUE(saved.materialize(1).ok());
   ASSERT_TRUE(saved.save(folder / "m").ok());
   FaultyFiles files;
-  const int fd = files.open((folder / "m").c_str(), O_RDONLY, 0);
+  const int fd = files.open((folder / "m").c_str(), FileSystem::OpenFor::reading);
   for (const auto access : {model::MappedFile::Access::map, model::MappedFile::Access::read}) {
     for (int n = 1;; ++n) {
       files.arm(n, EIO);

@@ -69,8 +69,8 @@ function(bowline_add_library target type)
     target_link_libraries(${target} PRIVATE ${parts} ${BOWLINE_BACKEND_LINKS} Threads::Threads)
     target_link_options(${target} PRIVATE "LINKER:--version-script,${exports}")
     set_target_properties(${target} PROPERTIES LINK_DEPENDS "${exports}" SOVERSION 0 VERSION ${PROJECT_VERSION})
-  elseif(APPLE OR CMAKE_INTERPROCEDURAL_OPTIMIZATION)
-    # No linker of Darwin makes symbols of an object local. Objects for link-time optimization have
+  elseif(APPLE OR CMAKE_INTERPROCEDURAL_OPTIMIZATION OR NOT BOWLINE_SYSTEM STREQUAL "posix")
+    # Only linkers of ELF make symbols of an object local. Objects for link-time optimization have
     # no symbols that could be made local. Hidden ones can clash with a program.
     add_library(${target} STATIC)
     foreach(part IN LISTS parts)

@@ -343,7 +343,7 @@ auto rows_of(const AttentionInput<T>& x, size_t batch, size_t kv_head, size_t fi
       scratch[j] = load_scale(x.codes->row(row + j * step).scales, l.scale_type);
     }
     return Rows<int8_t>{reinterpret_cast<const int8_t*>(x.codes->row(row).codes),
-                        step * l.row_bytes, scratch};
+                        static_cast<size_t>(step * l.row_bytes), scratch};
   }
 }
 

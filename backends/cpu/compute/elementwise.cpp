@@ -104,6 +104,7 @@ void function_block(const FunctionCall& call, size_t n, const Operands<float>& i
   }
 }
 
+#if HWY_HAVE_FLOAT64
 double sum_of_squares_block(size_t n, const float* x) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
@@ -123,6 +124,15 @@ double sum_of_squares_block(size_t n, const float* x) {
   }
   return sum;
 }
+#else  // WebAssembly in Highway 1.0
+double sum_of_squares_block(size_t n, const float* x) {
+  double sums[4] = {};
+  for (size_t i = 0; i < n; ++i) {
+    sums[i % 4] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+  return sums[0] + sums[1] + (sums[2] + sums[3]);
+}
+#endif
 
 }  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -8,7 +8,7 @@ namespace bowline::detail::cpu {
 namespace {
 
 constexpr size_t kBlock = 32;
-constexpr size_t kRows = 4;
+[[maybe_unused]] constexpr size_t kRows = 4;
 
 std::atomic<bool> allowed{true};
 

@@ -1,7 +1,6 @@
 #include "compute/targets.h"
 
-#include <strings.h>
-
+#include <algorithm>
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
@@ -73,13 +72,18 @@ std::atomic<int64_t> disabled_sets{0};
 // The best target has the lowest bit.
 int64_t usable() { return hwy::SupportedTargets() & HWY_TARGETS; }
 
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
 std::string restrict_to(const char* wanted) {
   std::string names;
   for (int64_t left = usable(); left != 0; left &= left - 1) {
     const int64_t set = left & -left;
     const bool last = set == left;
     const char* const name = hwy::TargetName(set);
-    if (strcasecmp(wanted, name) == 0 || (last && strcasecmp(wanted, "baseline") == 0)) {
+    if (equal_ignoring_case(wanted, name) || (last && equal_ignoring_case(wanted, "baseline"))) {
       hwy::DisableTargets(~set);
       return {};
     }

@@ -40,7 +40,7 @@ void run_adafactor(const Launch& l) {
       continue;
     }
     const ListItem& row = l.in[3].list[i];
-    AdafactorShape shape{1, 1, w.elements};
+    AdafactorShape shape{1, 1, static_cast<size_t>(w.elements)};
     float* column = nullptr;
     if (matrices) {
       column = l.in[4].list[i].data;

@@ -11,7 +11,8 @@ namespace {
 template <class Node>
 RecurrentShape shape_of(const Node& node) {
   const RecurrentLayer layer = recurrent_layer_of(node);
-  return {layer.units == 0 ? 0 : layer.gates, layer.steps, layer.batch, layer.units, layer.reverse};
+  return {layer.units == 0 ? 0 : layer.gates, static_cast<size_t>(layer.steps), layer.batch,
+          layer.units, layer.reverse};
 }
 
 uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -21,10 +22,33 @@ namespace {
 
 constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
 
+int fill(int result, const struct stat& info, FileStatus& out) {
+  out.kind = S_ISREG(info.st_mode)   ? FileStatus::Kind::regular
+             : S_ISDIR(info.st_mode) ? FileStatus::Kind::folder
+                                     : FileStatus::Kind::other;
+  out.size = static_cast<uint64_t>(info.st_size);
+  out.mode = info.st_mode & 07777;
+  out.volume = static_cast<uint64_t>(info.st_dev);
+  out.number = static_cast<uint64_t>(info.st_ino);
+  return result;
+}
+
+int flags_of(FileSystem::OpenFor use) {
+  switch (use) {
+    case FileSystem::OpenFor::writing:
+      return O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+    case FileSystem::OpenFor::folder:
+      return O_RDONLY | O_DIRECTORY;
+    case FileSystem::OpenFor::reading:
+      break;
+  }
+  return O_RDONLY | O_NONBLOCK;
+}
+
 }  // namespace
 
-int FileSystem::open(const char* path, int flags, mode_t mode) {
-  return ::open(path, flags | O_CLOEXEC, mode);
+int FileSystem::open(const char* path, OpenFor use) {
+  return ::open(path, flags_of(use) | O_CLOEXEC, 0666);
 }
 
 int FileSystem::open_beneath(int folder, const char* path) {
@@ -68,8 +92,14 @@ int FileSystem::open_in_steps(int folder, const char* path) {
   return fd;
 }
 
-int FileSystem::status(int fd, struct stat& out) { return fstat(fd, &out); }
-int FileSystem::status(const char* path, struct stat& out) { return stat(path, &out); }
+int FileSystem::status(int fd, FileStatus& out) {
+  struct stat info {};
+  return fill(fstat(fd, &info), info, out);
+}
+int FileSystem::status(const char* path, FileStatus& out) {
+  struct stat info {};
+  return fill(stat(path, &info), info, out);
+}
 
 int FileSystem::free_bytes(int fd, uint64_t& out) {
   struct statvfs info;
@@ -81,17 +111,18 @@ int FileSystem::free_bytes(int fd, uint64_t& out) {
 }
 
 int FileSystem::lock(int fd) { return flock(fd, LOCK_EX | LOCK_NB); }
-int FileSystem::set_mode(int fd, mode_t mode) { return fchmod(fd, mode); }
+int FileSystem::set_mode(int fd, uint32_t mode) { return fchmod(fd, static_cast<mode_t>(mode)); }
 int FileSystem::truncate(int fd, uint64_t size) { return ftruncate(fd, static_cast<off_t>(size)); }
-ssize_t FileSystem::read(int fd, void* data, size_t size) { return ::read(fd, data, size); }
-ssize_t FileSystem::read_at(int fd, void* data, size_t size, uint64_t offset) {
+int64_t FileSystem::read(int fd, void* data, size_t size) { return ::read(fd, data, size); }
+int64_t FileSystem::read_at(int fd, void* data, size_t size, uint64_t offset) {
   return ::pread(fd, data, size, static_cast<off_t>(offset));
 }
-ssize_t FileSystem::write(int fd, const void* data, size_t size) { return ::write(fd, data, size); }
+int64_t FileSystem::write(int fd, const void* data, size_t size) { return ::write(fd, data, size); }
 int FileSystem::sync(int fd) { return fsync(fd); }
 int FileSystem::close(int fd) { return ::close(fd); }
 int FileSystem::rename(const char* from, const char* to) { return ::rename(from, to); }
 int FileSystem::unlink(const char* path) { return ::unlink(path); }
+int FileSystem::make_folder(const char* path) { return mkdir(path, 0777); }
 
 void* FileSystem::map(int fd, size_t size, uint64_t offset) {
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, static_cast<off_t>(offset));
