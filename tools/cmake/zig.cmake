@@ -3,8 +3,8 @@
 #
 #   cmake -D CMAKE_TOOLCHAIN_FILE=tools/cmake/zig.cmake -D BOWLINE_ZIG_TARGET=aarch64-macos ...
 #
-# Targets that tools/check builds: x86_64-linux-musl, aarch64-linux-musl, aarch64-macos, wasm32-wasi,
-# x86_64-windows-gnu.
+# Targets that tools/check builds: x86_64-linux-musl, aarch64-linux-musl, aarch64-macos,
+# x86_64-windows-gnu, wasm32-wasi.
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES BOWLINE_ZIG_TARGET BOWLINE_ZIG_PYTHON)
 set(BOWLINE_ZIG_PYTHON python3 CACHE STRING "A Python that has the package ziglang")
 if(NOT BOWLINE_ZIG_TARGET MATCHES "^([a-z0-9_]+)-(linux|macos|wasi|windows)")
