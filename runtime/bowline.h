@@ -1,11 +1,13 @@
 /// \file
 /// Bowline runs and fine-tunes neural networks on CPU, CUDA and Vulkan devices.
 ///
-/// This header includes the whole public API. Each header of `bowline/` can also be included alone.
+/// This header includes the whole public API, except bowline/external.h. Each header of `bowline/`
+/// can also be included alone.
 ///
 /// - bowline/status.h: Status, Result and error codes.
 /// - bowline/tensor.h: dtypes, shapes, tensors and dimensions.
 /// - bowline/device.h: list and open devices.
+/// - bowline/buffer.h: memory of a device, for inputs and outputs that stay there.
 /// - bowline/model.h: models, with their parameters, ties, values and files.
 /// - bowline/load.h and bowline/budget.h: options and limits for opening and loading files.
 /// - bowline/graph.h: build the graph of a model.
@@ -18,6 +20,7 @@
 /// - bowline/formats.h: place several weights in one allocation.
 /// - bowline/describe.h: the contents of models and plans as plain structs.
 /// - bowline/files.h: write files atomically; the version of the library.
+/// - bowline/external.h: use the Vulkan or CUDA device of the program, and share memory with it.
 ///
 /// The operators and their attributes are listed in operators.md, in share/doc/bowline.
 ///
@@ -69,6 +72,7 @@
 #pragma once
 
 #include "bowline/adapters.h"
+#include "bowline/buffer.h"
 #include "bowline/describe.h"
 #include "bowline/device.h"
 #include "bowline/files.h"

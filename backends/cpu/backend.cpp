@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/boundary.h"
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/threads.h"
@@ -20,10 +21,22 @@ constexpr std::string_view kName = "The CPU";
 
 // The memory of a Buffer. The address is the number of the Buffer.
 struct Allocation {
+  enum class Source : uint8_t { heap, mapping, program };
   std::byte* data;
   uint64_t bytes;
-  bool mapped;
+  Source source;
 };
+
+// Memory of the program. Null: it has none left.
+void* allocate_of(const HostAllocator& allocator, uint64_t bytes) {
+  void* data = nullptr;
+  ignoring_exceptions([&] { data = allocator.allocate(bytes, kAlignment); });
+  if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
+    ignoring_exceptions([&] { allocator.free(data, bytes); });
+    data = nullptr;
+  }
+  return data;
+}
 
 Allocation& allocation_of(Buffer buffer) {
   return *reinterpret_cast<Allocation*>(static_cast<uintptr_t>(buffer.id));
@@ -163,7 +176,8 @@ class CpuRecording : public Recording {
 
 class CpuDevice : public device::Device {
  public:
-  CpuDevice(size_t threads, ThreadOptions options) : threads_(threads, std::move(options)) {
+  CpuDevice(size_t threads, ThreadOptions options, HostAllocator allocator)
+      : threads_(threads, std::move(options)), allocator_(std::move(allocator)) {
     capabilities_.alignment = kAlignment;
     capabilities_.host_memory = true;
   }
@@ -194,16 +208,23 @@ class CpuDevice : public device::Device {
     auto allocation = std::make_unique<Allocation>();
     uint64_t rounded = 0;
     std::byte* data = nullptr;
-    const bool mapped = bytes >= kMapFrom;
+    auto source = bytes >= kMapFrom ? Allocation::Source::mapping : Allocation::Source::heap;
     if (checked_add(bytes, kAlignment - 1, rounded) && rounded <= SIZE_MAX) {
       const auto size =
           static_cast<size_t>(std::max<uint64_t>(rounded / kAlignment * kAlignment, kAlignment));
       rounded = size;
-      data = mapped ? map_memory(size) : allocate_aligned(kAlignment, size);
+      if (allocator_.allocate != nullptr) {
+        source = Allocation::Source::program;
+        data = static_cast<std::byte*>(allocate_of(allocator_, size));
+      } else {
+        data = source == Allocation::Source::mapping ? map_memory(size)
+                                                     : allocate_aligned(kAlignment, size);
+      }
     }
-    BOWLINE_REQUIRE_CODE(data != nullptr, Code::out_of_memory, "The CPU has no {} bytes left.",
+    BOWLINE_REQUIRE_CODE(data != nullptr, Code::out_of_memory, "{} has no {} bytes left.",
+                         source == Allocation::Source::program ? "DeviceOptions::allocator" : kName,
                          bytes);
-    *allocation = {data, rounded, mapped};
+    *allocation = {data, rounded, source};
     return Buffer{reinterpret_cast<uintptr_t>(allocation.release())};
   }
   void free(Buffer buffer) override {
@@ -211,10 +232,16 @@ class CpuDevice : public device::Device {
       return;
     }
     Allocation& a = allocation_of(buffer);
-    if (a.mapped) {
-      unmap_memory(a.data, a.bytes);
-    } else {
-      free_aligned(a.data);
+    switch (a.source) {
+      case Allocation::Source::heap:
+        free_aligned(a.data);
+        break;
+      case Allocation::Source::mapping:
+        unmap_memory(a.data, a.bytes);
+        break;
+      case Allocation::Source::program:
+        ignoring_exceptions([&] { allocator_.free(a.data, a.bytes); });
+        break;
     }
     delete &a;
   }
@@ -315,6 +342,7 @@ class CpuDevice : public device::Device {
   }
 
   Threads threads_;
+  HostAllocator allocator_;  // empty: the memory of the process
   std::function<void()> pause_ = [] {};
   const std::atomic<bool>* asked_ = nullptr;
   size_t stoppable_ = 0;
@@ -331,6 +359,9 @@ Status check_options(const DeviceOptions& options) {
       options.executor == nullptr || (options.nice == 0 && options.cores.empty()),
       "With DeviceOptions::executor, the device has no threads, so `cores` and `nice` have no "
       "effect. Set them in the threads of the program.");
+  BOWLINE_REQUIRE(
+      (options.allocator.allocate == nullptr) == (options.allocator.free == nullptr),
+      "DeviceOptions::allocator has only one of allocate() and free(). Set both, or none.");
   BOWLINE_REQUIRE_CODE(can_place_threads() || (options.nice == 0 && options.cores.empty()),
                        Code::unsupported, "DeviceOptions::cores and nice need Linux or Windows.");
   for (const int core : options.cores) {
@@ -357,7 +388,8 @@ class CpuBackend : public device::Backend {
     const size_t by_default = options.cores.empty() ? usable_cores() : options.cores.size();
     const size_t threads = options.threads > 0 ? static_cast<size_t>(options.threads) : by_default;
     return std::unique_ptr<device::Device>(
-        new CpuDevice(threads, {options.cores, options.nice, options.max_load, options.executor}));
+        new CpuDevice(threads, {options.cores, options.nice, options.max_load, options.executor},
+                      options.allocator));
   }
 };
 

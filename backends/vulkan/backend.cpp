@@ -62,6 +62,17 @@ class VulkanBackend final : public device::Backend {
                                                const DeviceOptions& options) const override {
     return OpenVulkan::open(index, options);
   }
+  using Backend::adopt;
+  Result<std::unique_ptr<device::Device>> adopt(const ExternalVulkan& external,
+                                                const DeviceOptions& options,
+                                                DeviceInfo* info) const override {
+    return OpenVulkan::adopt(external, options, info);
+  }
+  Result<bool> require(const ExternalVulkan& external,
+                       VulkanRequirements* requirements) const override {
+    BOWLINE_TRY(requirements_of(external, requirements));
+    return true;
+  }
   // `model`: see planned_device().
   std::unique_ptr<device::Device> open_to_plan(std::string_view model,
                                                const DeviceOptions&) const override {

@@ -21,8 +21,10 @@ struct Buffer {
   VkDeviceAddress address = 0;             // 0 where kernels use descriptors
   uint64_t bytes = 0;                      // as requested
   uint64_t allocated_bytes = 0;            // as allocated by the driver
-  void* mapped = nullptr;  // host address, if the memory is host-visible and coherent
-  bool cached = false;     // host reads are fast
+  void* mapped = nullptr;      // host address, if the memory is host-visible and coherent
+  bool cached = false;         // host reads are fast
+  bool of_program = false;     // the program owns the VkBuffer and its memory
+  uint32_t exportable_as = 0;  // VkExternalMemoryHandleTypeFlagBits
 };
 
 // A VkBuffer that several Buffers share. Where kernels use descriptors, a launch can have only a

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 
 #include "buffer.h"
 #include "generated/ops.h"
@@ -21,11 +22,29 @@ struct Submitted {
   double estimated_ns = 0;
 };
 
+// A logical device of the program, and the lock of its queue. The lock may be empty.
+struct ProgramDevice {
+  VkDevice device = VK_NULL_HANDLE;
+  VkQueue queue = VK_NULL_HANDLE;
+  std::function<void()> lock;
+  std::function<void()> unlock;
+};
+
+// A semaphore that orders work of this backend and of others.
+struct SharedSemaphore {
+  VkSemaphore handle = VK_NULL_HANDLE;
+  bool is_timeline = false;
+  bool of_program = false;
+  bool is_exportable = false;
+};
+
 // The logical device with its compute queue and the timeline semaphore that counts its submissions.
 class Device {
  public:
-  Device(const Loader& loader, const PhysicalDevice& physical)
-      : loader_(&loader), physical_(physical) {}
+  // `program`: (optional) the device of the program. It is not destroyed.
+  Device(const Loader& loader, const PhysicalDevice& physical,
+         const ProgramDevice* program = nullptr)
+      : loader_(&loader), physical_(physical), program_(program) {}
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -44,6 +63,10 @@ class Device {
   static constexpr uint32_t kMostBuffers = 16;
   VkResult submit(const VkCommandBuffer* buffers, uint32_t count, const Submitted& work,
                   uint64_t* value);
+  // Lets later submissions wait for the semaphore, or signals it after earlier ones.
+  VkResult submit_semaphore(const SharedSemaphore& semaphore, uint64_t value, bool waits);
+  // Waits for all submissions of this object. A lost or hanging device ends the wait.
+  void wait_idle();
   // Waits until the timeline reaches `value`. Returns VK_TIMEOUT if the device finished no
   // submission for a long time (PhysicalDevice::wait_limit_ns). Then hung() has the submission, and
   // nothing of this device is ever destroyed, because that would wait, too.
@@ -64,9 +87,12 @@ class Device {
 
  private:
   VkResult make();
+  void load_shared();
+  VkResult queue_submit(const VkSubmitInfo& info);
 
   const Loader* loader_;
   PhysicalDevice physical_;
+  const ProgramDevice* program_;
   DeviceFunctions functions_{};
   VkDevice device_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;

@@ -14,16 +14,18 @@ namespace bowline::detail::vulkan {
   X(vkEnumerateInstanceExtensionProperties) \
   X(vkEnumerateInstanceVersion)
 
-#define BOWLINE_VULKAN_INSTANCE_FUNCTIONS(X)  \
-  X(vkDestroyInstance)                        \
-  X(vkEnumeratePhysicalDevices)               \
-  X(vkGetPhysicalDeviceProperties)            \
-  X(vkGetPhysicalDeviceProperties2)           \
-  X(vkGetPhysicalDeviceFeatures2)             \
-  X(vkGetPhysicalDeviceMemoryProperties2)     \
-  X(vkGetPhysicalDeviceQueueFamilyProperties) \
-  X(vkEnumerateDeviceExtensionProperties)     \
-  X(vkCreateDevice)                           \
+#define BOWLINE_VULKAN_INSTANCE_FUNCTIONS(X)        \
+  X(vkDestroyInstance)                              \
+  X(vkEnumeratePhysicalDevices)                     \
+  X(vkGetPhysicalDeviceProperties)                  \
+  X(vkGetPhysicalDeviceProperties2)                 \
+  X(vkGetPhysicalDeviceFeatures2)                   \
+  X(vkGetPhysicalDeviceMemoryProperties2)           \
+  X(vkGetPhysicalDeviceQueueFamilyProperties)       \
+  X(vkEnumerateDeviceExtensionProperties)           \
+  X(vkGetPhysicalDeviceExternalBufferProperties)    \
+  X(vkGetPhysicalDeviceExternalSemaphoreProperties) \
+  X(vkCreateDevice)                                 \
   X(vkGetDeviceProcAddr)
 
 #define BOWLINE_VULKAN_DEVICE_FUNCTIONS(X) \
@@ -125,6 +127,11 @@ class Chain {
 // Loaded through the device, so calls skip the loader's dispatch.
 struct DeviceFunctions {
   BOWLINE_VULKAN_DEVICE_FUNCTIONS(BOWLINE_VULKAN_MEMBER)
+  // Null where the device has no such extension.
+  PFN_vkGetMemoryFdKHR vkGetMemoryFdKHR = nullptr;
+  PFN_vkGetMemoryFdPropertiesKHR vkGetMemoryFdPropertiesKHR = nullptr;
+  PFN_vkGetSemaphoreFdKHR vkGetSemaphoreFdKHR = nullptr;
+  PFN_vkImportSemaphoreFdKHR vkImportSemaphoreFdKHR = nullptr;
 };
 
 // The open library, its global functions, and one instance with its functions.
@@ -140,11 +147,13 @@ class Loader {
   // Opens the library and creates an instance of Vulkan 1.2. Returns null, or the reason for the
   // failure as static text.
   const char* open();
+  // Takes an instance of the program, which it never destroys. Returns as open().
+  const char* adopt(PFN_vkGetInstanceProcAddr get_proc, VkInstance instance);
   // The driver still runs a submission that hangs: it is neither closed nor unloaded.
   void leave_open();
   bool is_open() const { return instance_ != VK_NULL_HANDLE; }
 
-  VkInstance instance() const { return instance_; }
+  VkInstance instance() const { return instance_ != VK_NULL_HANDLE ? instance_ : of_program_; }
   // Loads the functions of `device`. Returns false if the driver lacks one of them.
   bool load(VkDevice device, DeviceFunctions* functions) const;
 
@@ -160,6 +169,7 @@ class Loader {
 
   void* library_ = nullptr;
   VkInstance instance_ = VK_NULL_HANDLE;
+  VkInstance of_program_ = VK_NULL_HANDLE;  // instead of instance_
   PFN_vkGetInstanceProcAddr get_proc_ = nullptr;
 };
 

@@ -32,28 +32,73 @@ MemoryType choose_type(const Device& device, uint32_t allowed, MemoryUse use) {
   return {};
 }
 
-VkResult bind_memory(Device& device, MemoryUse use, Buffer* buffer) {
+constexpr VkBufferUsageFlags kUsage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                      VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                                      VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+
+VkBufferUsageFlags usage_of(const Device& device) {
+  return device.physical().has_buffer_addresses ? kUsage | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT
+                                                : kUsage;
+}
+
+// What the driver can do with shared buffers of a type (VkExternalMemoryFeatureFlagBits).
+VkExternalMemoryFeatureFlags features_of(const Device& device, const Sharing& sharing) {
+  auto info = typed<VkPhysicalDeviceExternalBufferInfo>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO);
+  info.usage = usage_of(device);
+  info.handleType = sharing.type;
+  auto properties = typed<VkExternalBufferProperties>(VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES);
+  device.loader().vkGetPhysicalDeviceExternalBufferProperties(device.physical().handle, &info,
+                                                              &properties);
+  return properties.externalMemoryProperties.externalMemoryFeatures;
+}
+
+// `sharing`: null if nobody else uses the memory.
+VkResult bind_memory(Device& device, MemoryUse use, const Sharing* sharing, Buffer* buffer) {
   const DeviceFunctions& vk = device.call();
   VkMemoryRequirements needs{};
   vk.vkGetBufferMemoryRequirements(device.handle(), buffer->handle, &needs);
-  const MemoryType type = choose_type(device, needs.memoryTypeBits, use);
+  const uint32_t allowed =
+      needs.memoryTypeBits & (sharing == nullptr ? UINT32_MAX : sharing->memory_types);
+  const MemoryType type = choose_type(device, allowed, use);
+  const bool imports = sharing != nullptr && sharing->fd >= 0;
+  if (imports && (type.index == UINT32_MAX || needs.size > sharing->allocation_bytes)) {
+    return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+  }
   if (type.index == UINT32_MAX || needs.size > device.physical().max_allocation_bytes) {
     return VK_ERROR_OUT_OF_DEVICE_MEMORY;
   }
   auto flags = typed<VkMemoryAllocateFlagsInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO);
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
   auto info = typed<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
-  info.pNext = device.physical().has_buffer_addresses ? &flags : nullptr;
+  auto dedicated =
+      typed<VkMemoryDedicatedAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO);
+  dedicated.buffer = buffer->handle;
+  auto exported = typed<VkExportMemoryAllocateInfo>(VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO);
+  auto imported = typed<VkImportMemoryFdInfoKHR>(VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR);
+  Chain chain;
+  chain.add(&flags, device.physical().has_buffer_addresses);
   info.allocationSize = needs.size;
+  if (sharing != nullptr) {
+    exported.handleTypes = imported.handleType = sharing->type;
+    imported.fd = sharing->fd;
+    chain.add(&exported, !imports);
+    chain.add(&imported, imports);
+    chain.add(&dedicated,
+              (features_of(device, *sharing) & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT) != 0);
+    info.allocationSize = imports ? sharing->allocation_bytes : needs.size;
+  }
+  info.pNext = chain.first();
   info.memoryTypeIndex = type.index;
   VkResult result = vk.vkAllocateMemory(device.handle(), &info, nullptr, &buffer->memory);
   if (result != VK_SUCCESS) {
     return result;
   }
-  buffer->allocated_bytes = needs.size;
+  buffer->allocated_bytes = info.allocationSize;
   result = vk.vkBindBufferMemory(device.handle(), buffer->handle, buffer->memory, 0);
   buffer->cached = (type.flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
-  if (result == VK_SUCCESS && (type.flags & kHost) == kHost) {
+  // A driver may be unable to map memory of others.
+  if (result == VK_SUCCESS && sharing == nullptr && (type.flags & kHost) == kHost) {
     result = vk.vkMapMemory(device.handle(), buffer->memory, 0, VK_WHOLE_SIZE, 0, &buffer->mapped);
   }
   return result;
@@ -69,18 +114,22 @@ void destroy(Device& device, const Buffer& buffer) {
   }
 }
 
-VkResult create(Device& device, uint64_t bytes, MemoryUse use, Buffer* buffer) {
+VkResult create(Device& device, uint64_t bytes, MemoryUse use, Buffer* buffer,
+                const Sharing* sharing = nullptr) {
   buffer->bytes = bytes;
+  auto external =
+      typed<VkExternalMemoryBufferCreateInfo>(VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO);
   auto info = typed<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
   info.size = bytes == 0 ? 4 : (bytes + 3) / 4 * 4;  // fills and 32-bit loads need whole words
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-  if (device.physical().has_buffer_addresses) {
-    info.usage |= VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  info.usage = usage_of(device);
+  if (sharing != nullptr) {
+    external.handleTypes = sharing->type;
+    info.pNext = &external;
+    buffer->exportable_as = sharing->fd < 0 ? sharing->type : 0;
   }
   VkResult result = device.call().vkCreateBuffer(device.handle(), &info, nullptr, &buffer->handle);
   if (result == VK_SUCCESS) {
-    result = bind_memory(device, use, buffer);
+    result = bind_memory(device, use, sharing, buffer);
   }
   if (result != VK_SUCCESS) {
     destroy(device, *buffer);
@@ -199,8 +248,25 @@ VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* bu
                                                 : create_part(device, bytes, use, buffer);
 }
 
+bool can_share(const Device& device, const Sharing& sharing) {
+  const VkExternalMemoryFeatureFlags wanted = sharing.fd >= 0
+                                                  ? VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT
+                                                  : VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT;
+  return (features_of(device, sharing) & wanted) != 0;
+}
+
+VkResult create_shared_buffer(Device& device, uint64_t bytes, const Sharing& sharing,
+                              Buffer* buffer) {
+  *buffer = {};
+  return create(device, bytes, MemoryUse::device, buffer, &sharing);
+}
+
 void destroy_buffer(Device& device, Buffer* buffer) {
   if (device.hung() != nullptr) {
+    return;
+  }
+  if (buffer->of_program) {
+    *buffer = {};
     return;
   }
   if (buffer->handle != VK_NULL_HANDLE && buffer->memory == VK_NULL_HANDLE) {

@@ -34,23 +34,27 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   }
   BOWLINE_REQUIRE_CODE(physical.reason.empty(), Code::unsupported,
                        "Vulkan device {} cannot be used. {}", index, physical.reason);
+  BOWLINE_TRY(self->start_first(physical, options));
+  return std::unique_ptr<device::Device>(std::move(self));
+}
+
+Status OpenVulkan::start_first(PhysicalDevice physical, const DeviceOptions& options) {
   // For tests: copies are staged even where the host sees the device's memory.
-  self->stages_all_ = std::getenv("BOWLINE_VULKAN_STAGE_COPIES") != nullptr;
-  self->cache_folder_ = options.cache_folder;
-  self->switched_off_ = read_self_test(options.cache_folder, physical);
-  self->with_all_variants_ = physical;
-  if (self->switched_off_.has_value()) {
-    for (const SwitchedOff& off : *self->switched_off_) {
+  stages_all_ = std::getenv("BOWLINE_VULKAN_STAGE_COPIES") != nullptr;
+  cache_folder_ = options.cache_folder;
+  switched_off_ = read_self_test(options.cache_folder, physical);
+  with_all_variants_ = physical;
+  if (switched_off_.has_value()) {
+    for (const SwitchedOff& off : *switched_off_) {
       switch_off(off.variant, &physical);
     }
   }
-  BOWLINE_TRY(self->start(physical));
-  return std::unique_ptr<device::Device>(std::move(self));
+  return start(physical);
 }
 
 VkResult OpenVulkan::make_device(const PhysicalDevice& physical) {
   const auto make = [&](const PhysicalDevice& with) {
-    device_ = std::make_unique<vulkan::Device>(loader_, with);
+    device_ = std::make_unique<vulkan::Device>(loader_, with, program_ ? &*program_ : nullptr);
     return device_->open();
   };
   const VkResult first = make(physical);
@@ -119,7 +123,15 @@ void OpenVulkan::stop() {
     has_hung_ = true;
     return;
   }
-  device_->call().vkDeviceWaitIdle(device_->handle());
+  device_->wait_idle();
+  if (device_->hung() != nullptr) {
+    has_hung_ = true;
+    return;
+  }
+  for (const auto& entry : semaphores_) {
+    destroy_semaphore(entry.second);
+  }
+  semaphores_.clear();
   for (auto* const buffers : {&buffers_, &twins_}) {
     for (auto& entry : *buffers) {
       destroy_buffer(*device_, &entry.second);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "device/external.h"
 #include "self_test.h"
 #include "stream.h"
 
@@ -17,6 +18,10 @@ class OpenVulkan final : public device::Device {
   static Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions& options,
                                                       void (*hide)(PhysicalDevice&) = nullptr,
                                                       PFN_vkGetInstanceProcAddr driver = nullptr);
+  // Opens a device of the program, and describes it.
+  static Result<std::unique_ptr<device::Device>> adopt(const ExternalVulkan& external,
+                                                       const DeviceOptions& options,
+                                                       DeviceInfo* info);
   ~OpenVulkan() override;
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
@@ -25,6 +30,13 @@ class OpenVulkan final : public device::Device {
   Result<device::MemoryInfo> memory_info() override;
   Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override;
   void free(device::Buffer buffer) override;
+  Result<device::Buffer> import_memory(const device::MemoryImport& memory) override;
+  Result<std::pair<int, uint64_t>> export_memory(device::Buffer buffer) override;
+  Result<uint64_t> import_semaphore(const device::SemaphoreImport& semaphore) override;
+  Result<int> export_semaphore(uint64_t semaphore) override;
+  void free_semaphore(uint64_t semaphore) override;
+  Status wait_semaphore(uint64_t semaphore, uint64_t value) override;
+  Status signal_semaphore(uint64_t semaphore, uint64_t value) override;
   Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override;
   Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override;
   Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
@@ -49,6 +61,12 @@ class OpenVulkan final : public device::Device {
  private:
   explicit OpenVulkan(PFN_vkGetInstanceProcAddr driver) : loader_(driver) {}
 
+  // start(), without the variants that failed an earlier self test.
+  Status start_first(PhysicalDevice physical, const DeviceOptions& options);
+  Result<Buffer> shared_buffer(const device::MemoryImport& memory);
+  Result<SharedSemaphore> shared_semaphore(const device::SemaphoreImport& wanted);
+  Result<SharedSemaphore> find_semaphore(uint64_t number) const;
+  void destroy_semaphore(const SharedSemaphore& semaphore);
   // Makes the logical device, with the features of `physical` that are not switched off.
   Status start(const PhysicalDevice& physical);
   // Makes device_. A driver may refuse features that it lists: they are switched off.
@@ -77,6 +95,7 @@ class OpenVulkan final : public device::Device {
 
   // Destroyed in reverse order.
   Loader loader_;
+  std::optional<ProgramDevice> program_;
   std::unique_ptr<vulkan::Device> device_;
   std::unique_ptr<Pipelines> pipelines_;
   VkCommandBuffer copies_ = VK_NULL_HANDLE;
@@ -84,6 +103,7 @@ class OpenVulkan final : public device::Device {
   std::unordered_map<uint64_t, Buffer> buffers_;
   // On discrete GPUs: device memory behind the io buffers, for the kernels (twin.h).
   std::unordered_map<uint64_t, Buffer> twins_;
+  std::unordered_map<uint64_t, SharedSemaphore> semaphores_;
   uint64_t next_id_ = 1;
   device::Capabilities capabilities_;
   std::string cache_folder_;
@@ -96,5 +116,8 @@ class OpenVulkan final : public device::Device {
   bool lost_ = false;
   bool has_hung_ = false;
 };
+
+// Backend::require().
+Status requirements_of(const ExternalVulkan& external, VulkanRequirements* out);
 
 }  // namespace bowline::detail::vulkan

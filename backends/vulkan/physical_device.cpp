@@ -194,6 +194,10 @@ std::string read_device(const Loader& loader, PhysicalDevice* device) {
   }
   const Extensions extensions = extensions_of(loader, device->handle);
   device->has_memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  device->has_memory_fd = has_extension(extensions, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+  device->has_dma_buf = device->has_memory_fd &&
+                        has_extension(extensions, VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME);
+  device->has_semaphore_fd = has_extension(extensions, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME);
   device->is_portability_subset = has_extension(extensions, kPortabilitySubsetExtension);
   VkPhysicalDeviceSubgroupProperties subgroup{};
   read_properties(loader, extensions, device, &subgroup);
@@ -242,7 +246,7 @@ uint32_t PhysicalDevice::nearest_subgroup(uint32_t wanted) const {
                            : std::clamp(std::bit_floor(wanted), min_subgroup, max_subgroup);
 }
 
-std::vector<PhysicalDevice> physical_devices(const Loader& loader) {
+std::vector<VkPhysicalDevice> handles_of_devices(const Loader& loader) {
   uint32_t count = 0;
   std::vector<VkPhysicalDevice> handles;
   if (loader.vkEnumeratePhysicalDevices(loader.instance(), &count, nullptr) == VK_SUCCESS) {
@@ -251,12 +255,39 @@ std::vector<PhysicalDevice> physical_devices(const Loader& loader) {
       count = 0;
     }
   }
-  std::vector<PhysicalDevice> devices(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    devices[i].handle = handles[i];
-    devices[i].reason = read_device(loader, &devices[i]);
+  handles.resize(count);
+  return handles;
+}
+
+PhysicalDevice physical_device(const Loader& loader, VkPhysicalDevice handle) {
+  PhysicalDevice device;
+  device.handle = handle;
+  device.reason = read_device(loader, &device);
+  return device;
+}
+
+std::vector<PhysicalDevice> physical_devices(const Loader& loader) {
+  std::vector<PhysicalDevice> devices;
+  for (const VkPhysicalDevice handle : handles_of_devices(loader)) {
+    devices.push_back(physical_device(loader, handle));
   }
   return devices;
+}
+
+std::string take_queue_family(const Loader& loader, uint32_t family, PhysicalDevice* device) {
+  uint32_t count = 0;
+  loader.vkGetPhysicalDeviceQueueFamilyProperties(device->handle, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  loader.vkGetPhysicalDeviceQueueFamilyProperties(device->handle, &count, families.data());
+  if (family >= count) {
+    return format("The Vulkan device has no queue family {} (of {}).", family, count);
+  }
+  if ((families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) {
+    return format("Queue family {} of the Vulkan device cannot compute.", family);
+  }
+  device->queue_family = family;
+  device->timestamp_bits = families[family].timestampValidBits;
+  return {};
 }
 
 }  // namespace bowline::detail::vulkan

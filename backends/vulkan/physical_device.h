@@ -63,6 +63,9 @@ struct PhysicalDevice {
   bool has_16bit_storage = false;
   bool has_8bit_storage = false;
   bool has_memory_budget = false;
+  bool has_memory_fd = false;  // exports and imports memory as an opaque descriptor
+  bool has_dma_buf = false;    // the same as a dma-buf of Linux
+  bool has_semaphore_fd = false;
   bool is_portability_subset = false;  // a layer over another API
   MatrixUnit f16_unit, bf16_unit;      // with sums in f32; m is 0: the driver has none
   bool has_matrix_hardware = false;
@@ -124,5 +127,12 @@ struct PhysicalDevice {
 // All devices of the instance in the loader's order, including unusable devices with their reason.
 // The variable BOWLINE_VULKAN_VARIANT is applied to each of them (variant.h).
 std::vector<PhysicalDevice> physical_devices(const Loader& loader);
+// One device of the instance.
+PhysicalDevice physical_device(const Loader& loader, VkPhysicalDevice handle);
+// The devices of the instance.
+std::vector<VkPhysicalDevice> handles_of_devices(const Loader& loader);
+// Takes a compute queue family that the program names. Returns why it cannot be used, or an empty
+// text.
+std::string take_queue_family(const Loader& loader, uint32_t family, PhysicalDevice* device);
 
 }  // namespace bowline::detail::vulkan

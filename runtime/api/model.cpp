@@ -323,6 +323,10 @@ Status Model::assign(std::string_view name, const Tensor& value) {
     row.dtype = value.dtype;
     row.shape = shape;
     row.encoding = {};
+    BOWLINE_REQUIRE(value.buffer == nullptr,
+                    "The tensor for parameter \"{}\" is in a buffer of a device. Pass values in "
+                    "host memory.",
+                    name);
     BOWLINE_REQUIRE(value.data != nullptr || shape.elements() == 0,
                     "The tensor for parameter \"{}\" has no data.", name);
     const params::Bytes bytes(static_cast<const std::byte*>(value.data), row.bytes());
@@ -441,7 +445,7 @@ Status Model::copy_values_from(const Model& other) {
       const bool is_first = std::less<>()(&to, &from);
       const graph::Quiet one(is_first ? to : from);
       const graph::Quiet two(is_first ? from : to);
-      BOWLINE_TRY(params::require_idle(from.users.busy(), "copy_values_from()"));
+      BOWLINE_TRY(params::require_idle(from.users.active(), "copy_values_from()"));
       for (const ModelState* s : {&from, &to}) {
         const graph::User* const trainer = s->users.trainer();
         BOWLINE_REQUIRE(trainer == nullptr || !trainer->is_damaged(),
@@ -449,7 +453,7 @@ Status Model::copy_values_from(const Model& other) {
                         "resume() of its Trainer first.",
                         s == &from ? "the other" : "this");
       }
-      return params::copy_values(to.table, from.table, to.users.busy());
+      return params::copy_values(to.table, from.table, to.users.active());
     });
   });
 }

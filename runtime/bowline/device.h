@@ -38,6 +38,15 @@ enum class LogLevel : uint8_t {
 /// Runs the tasks of a device in threads of the program; see DeviceOptions::executor.
 using Executor = std::function<void(size_t count, const std::function<void(size_t)>& task)>;
 
+/// Allocates memory of the CPU device; see DeviceOptions::allocator.
+struct HostAllocator {
+  /// Returns `bytes` bytes at a multiple of `alignment`, which is a power of two. Null: there is no
+  /// memory left.
+  std::function<void*(size_t bytes, size_t alignment)> allocate = {};
+  /// Takes back memory that allocate() returned, with the same size.
+  std::function<void(void* memory, size_t bytes)> free = {};
+};
+
 /// Options of Device::open().
 struct DeviceOptions {
   /// CPU: number of threads, including the calling thread. 0: one per entry of `cores`, or one per
@@ -81,6 +90,15 @@ struct DeviceOptions {
   /// One thread at a time calls it. Exceptions that it throws are ignored. Functions that use this
   /// device return bad_argument if it calls them.
   std::function<void(LogLevel level, std::string_view message)> log = {};
+  /// CPU: (optional) allocates the memory of the device: weights, activations, inputs and outputs.
+  ///
+  /// Set both callbacks or none. If allocate() returns null, memory that is not aligned, or throws,
+  /// the call that needs the memory returns out_of_memory. `memory_budget` also counts this memory.
+  /// Tables and constants of kernels are in the memory of the process.
+  ///
+  /// One thread at a time calls them. They must not call functions that use this device: those
+  /// return bad_argument.
+  HostAllocator allocator = {};
 };
 
 /// A device of this machine.
@@ -122,7 +140,7 @@ class Device {
   /// Returns the devices of all backends, including unusable ones.
   static std::vector<DeviceInfo> list();
 
-  /// Opens a device.
+  /// Opens a device. external.h has functions that take a device which the program opened.
   ///
   /// `name` is one of:
   /// - a name from list(),

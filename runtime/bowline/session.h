@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,8 +18,9 @@
 #include "bowline/tensor.h"
 
 namespace bowline::detail::exec {
+class PendingState;
 class SessionState;
-}
+}  // namespace bowline::detail::exec
 
 #pragma GCC visibility push(default)
 
@@ -64,6 +66,52 @@ struct NodeTime {
   /// Identifies the node in a tuning file (tune.h). Empty: the device has one way to run it.
   std::string tuning_key = {};
   uint32_t candidates = 0;  ///< The number of ways to run it that tune() measures.
+};
+
+/// The arguments of Session::submit(). See Session::run() for the first five.
+struct RunRequest {
+  std::string_view entry_point = {};  ///< Empty: the only entry point of the session.
+  std::span<const Tensor> inputs = {};
+  std::span<const Tensor> outputs = {};
+  std::span<const StepScalar> scalars = {};
+  std::span<const Tensor> overrides = {};
+  /// (optional) Called after the run, in a thread of the session, with the result of the run.
+  ///
+  /// It may call submit() of this session and functions of PendingRun, and it may destroy the
+  /// session. Other functions of this session return bad_argument. Exceptions that it throws are
+  /// ignored.
+  std::function<void(const Status& status)> done = {};
+};
+
+/// A run that Session::submit() accepted. Copies refer to the same run.
+///
+/// Threads: any thread may call the functions. They are safe after the Session was destroyed.
+class PendingRun {
+ public:
+  ~PendingRun();
+  PendingRun(const PendingRun&);
+  PendingRun& operator=(const PendingRun&);
+  PendingRun(PendingRun&&) noexcept;
+  PendingRun& operator=(PendingRun&&) noexcept;
+
+  /// Returns true after the run has ended. It does not wait.
+  bool done() const;
+  /// Waits until the run has ended, and returns its result. RunRequest::done is called afterwards.
+  ///
+  /// Errors: as Session::run().
+  /// - cancelled: cancel() or Session::cancel() was called, or the Session was destroyed first.
+  /// - bad_argument: RunRequest::done of an earlier run calls this, and would wait forever.
+  /// - device_lost: this is the child of a fork(), and the run had not ended before.
+  Status wait() const;
+  /// Cancels this run, and no other. wait() then returns `cancelled`, unless the result of the run
+  /// is complete. See Session::cancel() for how soon the run ends.
+  void cancel() const;
+
+ private:
+  friend struct Internals;
+  friend class Session;
+  explicit PendingRun(std::shared_ptr<detail::exec::PendingState> state);
+  std::shared_ptr<detail::exec::PendingState> state_;
 };
 
 /// Runs entry points of a Model on one device.
@@ -134,6 +182,27 @@ class Session {
   Status run(std::string_view entry_point, std::span<const Tensor> inputs,
              std::span<const Tensor> outputs, std::span<const StepScalar> scalars = {},
              std::span<const Tensor> overrides = {});
+
+  /// Starts a run and returns at once, so that the caller can prepare the next run.
+  ///
+  /// Submitted runs take place one after the other, in the order of the calls. A thread of the
+  /// session calls run() for each of them; the first submit() starts the thread. At most
+  /// kMostPending runs can be pending.
+  ///
+  /// Names and scalars are copied. The data and buffers of inputs, outputs and overrides must stay
+  /// valid until the run has ended. Outputs are complete then.
+  ///
+  /// While runs are pending, the Model counts as used by another thread: functions that would
+  /// change it return bad_argument. Other functions of the Session wait for the pending runs first.
+  /// The destructor cancels them and waits.
+  ///
+  /// Errors: PendingRun::wait() returns the errors of the run.
+  /// - bad_argument: too many runs are pending. Wait for one of them.
+  /// - out_of_memory: the system cannot start a thread.
+  /// - device_lost: this is the child of a fork().
+  Result<PendingRun> submit(const RunRequest& request);
+  /// The most runs that can be pending.
+  static constexpr size_t kMostPending = 64;
 
   /// Runs the entry point and measures the time of each node, in the order of execution.
   ///

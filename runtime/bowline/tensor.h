@@ -77,14 +77,21 @@ class TensorShape {
   size_t rank_ = 0;
 };
 
-/// A tensor in host memory. The memory is contiguous and row-major.
+class DeviceBuffer;
+
+/// A tensor in host memory, or in a buffer of a device. The values are contiguous and row-major.
 ///
-/// A Tensor owns neither `name` nor `data`. Both must stay valid until the called function returns.
+/// A Tensor owns neither `name` nor `data` nor `buffer`. They must stay valid until the called
+/// function returns.
 struct Tensor {
   std::string_view name;  ///< Name of an input, an output or a parameter.
   DType dtype = DType::f32;
   TensorShape shape;
-  void* data = nullptr;  ///< The first element. Inputs are only read.
+  void* data = nullptr;  ///< The first element. Inputs are only read. Null if `buffer` is set.
+  /// (optional) The buffer that has the elements (buffer.h). Only for inputs and outputs of a
+  /// Session, on the Device of the buffer.
+  const DeviceBuffer* buffer = nullptr;
+  uint64_t offset = 0;  ///< Where the elements begin in `buffer`, in bytes.
 };
 
 /// The value of a per-step scalar in one run, for example the position of the next token.

@@ -86,8 +86,15 @@ Result<Tensor> tensor_of(const bowline_tensor& from) {
   BOWLINE_REQUIRE(bytes == from.bytes,
                   "The data of tensor \"{}\" has {} bytes. Its shape and dtype need {}.", name,
                   from.bytes, bytes);
+  Tensor out{name, type, shape, from.data};
+  if (from.buffer != nullptr) {
+    BOWLINE_TRY_ASSIGN(const auto buffer, object_of(from.buffer));
+    out.buffer = buffer.get();  // the handle keeps it
+    out.offset = from.offset;
+    return out;
+  }
   BOWLINE_REQUIRE(from.data != nullptr || bytes == 0, "The data of tensor \"{}\" is NULL.", name);
-  return Tensor{name, type, shape, from.data};
+  return out;
 }
 
 Result<Tensor> value_of(const bowline_tensor* from) {

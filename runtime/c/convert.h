@@ -1,6 +1,7 @@
 // From structs of bowline_c.h to structs of the C++ headers and back.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <span>
 #include <string>
@@ -14,6 +15,11 @@ namespace bowline::c {
 // The size of a struct in version 1. A struct that has grown since gets its old size here.
 template <class T>
 constexpr size_t kFirstSize = sizeof(T);
+template <>
+inline constexpr size_t kFirstSize<bowline_tensor> = offsetof(bowline_tensor, buffer);
+template <>
+inline constexpr size_t kFirstSize<bowline_device_options> =
+    offsetof(bowline_device_options, allocate);
 
 // bad_argument: `size` is too small or absurd.
 Status check_range(size_t size, size_t first, std::string_view type);
@@ -95,6 +101,7 @@ inline std::string_view text_or(const char* from, std::string_view otherwise) {
   return from == nullptr ? otherwise : std::string_view(from);
 }
 
+Result<DeviceOptions> device_options_of(const bowline_device_options* from);
 Result<DType> dtype_of(bowline_dtype from);
 Result<std::optional<DType>> optional_dtype(bowline_dtype from);
 Result<TensorShape> shape_of(const int64_t* dims, int32_t rank);

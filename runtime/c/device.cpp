@@ -46,6 +46,34 @@ bowline_code init(const T& defaults, T* options, std::string_view type, bowline_
 
 }  // namespace
 
+Result<DeviceOptions> device_options_of(const bowline_device_options* from) {
+  BOWLINE_TRY_ASSIGN(const bowline_device_options o,
+                     read(from, c_struct(DeviceOptions{}), "bowline_device_options"));
+  DeviceOptions out;
+  out.threads = o.threads;
+  out.cache_folder = text_or(o.cache_folder, "");
+  out.memory_budget = o.memory_budget;
+  out.nice = o.nice;
+  out.max_load = o.max_load;
+  BOWLINE_REQUIRE(o.cores != nullptr || o.core_count == 0, "The list of cores is NULL.");
+  out.cores.assign(o.cores, o.cores + o.core_count);
+  out.executor = executor_of(o.executor, o.executor_user);
+  out.log = log_of(o.log, o.log_user);
+  BOWLINE_TRY_ASSIGN(out.matmul_precision,
+                     enum_of(o.matmul_precision, MatmulPrecision::tf32, "matmul_precision"));
+  if (o.allocate != nullptr) {
+    out.allocator.allocate = [o](size_t bytes, size_t alignment) {
+      return o.allocate(o.allocator_user, bytes, alignment);
+    };
+  }
+  if (o.deallocate != nullptr) {
+    out.allocator.free = [o](void* memory, size_t bytes) {
+      o.deallocate(o.allocator_user, memory, bytes);
+    };
+  }
+  return out;
+}
+
 namespace api {
 
 const char* version() { return bowline::version().data(); }
@@ -96,20 +124,7 @@ bowline_code device_open(const char* name, const bowline_device_options* options
   return call(error, [&]() -> Status {
     BOWLINE_TRY(given(out, "out"));
     BOWLINE_TRY_ASSIGN(const std::string_view device_name, required(name, "name"));
-    BOWLINE_TRY_ASSIGN(const bowline_device_options o,
-                       read(options, c_struct(DeviceOptions{}), "bowline_device_options"));
-    DeviceOptions given_options;
-    given_options.threads = o.threads;
-    given_options.cache_folder = text_or(o.cache_folder, "");
-    given_options.memory_budget = o.memory_budget;
-    given_options.nice = o.nice;
-    given_options.max_load = o.max_load;
-    BOWLINE_REQUIRE(o.cores != nullptr || o.core_count == 0, "The list of cores is NULL.");
-    given_options.cores.assign(o.cores, o.cores + o.core_count);
-    given_options.executor = executor_of(o.executor, o.executor_user);
-    given_options.log = log_of(o.log, o.log_user);
-    BOWLINE_TRY_ASSIGN(given_options.matmul_precision,
-                       enum_of(o.matmul_precision, MatmulPrecision::tf32, "matmul_precision"));
+    BOWLINE_TRY_ASSIGN(const DeviceOptions given_options, device_options_of(options));
     BOWLINE_TRY_ASSIGN(Device device, Device::open(device_name, given_options));
     *out = make_handle<bowline_device>(std::make_shared<const Device>(std::move(device)), nullptr);
     return {};

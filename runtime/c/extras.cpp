@@ -198,6 +198,9 @@ bowline_code model_copy_values_from(bowline_model* model, bowline_model* other,
     if (std::less<>()(second.get(), first.get())) {
       std::swap(first, second);
     }
+    // Before it waits for one model: another thread may hold that model and wait for this thread.
+    BOWLINE_TRY(Use::check_callback(*first));
+    BOWLINE_TRY(Use::check_callback(*second));
     BOWLINE_TRY_ASSIGN(const Use one, Use::wait_for(first));
     BOWLINE_TRY_ASSIGN(const Use two, Use::wait_for(second));
     return to->model.copy_values_from(from->model);

@@ -49,6 +49,12 @@ std::string_view name_of(Kind kind) {
       return "chat template";
     case Kind::generator:
       return "generator";
+    case Kind::device_buffer:
+      return "device buffer";
+    case Kind::pending_run:
+      return "pending run";
+    case Kind::device_semaphore:
+      return "device semaphore";
     case Kind::stop_strings:
       return "stop strings";
   }
@@ -115,12 +121,16 @@ Result<Use> Use::of(std::shared_ptr<Family> family) {
                     : "Another thread uses the model. One thread at a time may do that.");
 }
 
-Result<Use> Use::wait_for(std::shared_ptr<Family> family) {
-  uint64_t user = family->thread;
-  BOWLINE_REQUIRE(user != this_thread(),
+Status Use::check_callback(const Family& family) {
+  BOWLINE_REQUIRE(family.thread != this_thread(),
                   "A callback of the model calls a function of the same model.");
+  return {};
+}
+
+Result<Use> Use::wait_for(std::shared_ptr<Family> family) {
+  BOWLINE_TRY(check_callback(*family));
   ++family->waiting;
-  for (user = 0; !family->thread.compare_exchange_strong(user, this_thread()); user = 0) {
+  for (uint64_t user = 0; !family->thread.compare_exchange_strong(user, this_thread()); user = 0) {
     family->thread.wait(user);
   }
   return Use(std::move(family), true);

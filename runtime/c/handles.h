@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "bowline.h"
+#include "bowline/external.h"
 #include "bowline_c.h"
 
 namespace bowline::c {
@@ -35,6 +36,9 @@ enum class Kind : uint32_t {
   chat_template,
   generator,
   stop_strings,
+  device_buffer,
+  pending_run,
+  device_semaphore,
 };
 
 struct Handle {
@@ -84,6 +88,14 @@ struct HandleType<bowline_session> : HandleOf<SessionObject, Kind::session> {};
 template <>
 struct HandleType<bowline_trainer> : HandleOf<TrainerObject, Kind::trainer> {};
 
+template <>
+struct HandleType<bowline_device_buffer> : HandleOf<const DeviceBuffer, Kind::device_buffer> {};
+template <>
+struct HandleType<bowline_pending_run> : HandleOf<const PendingRun, Kind::pending_run> {};
+template <>
+struct HandleType<bowline_device_semaphore>
+    : HandleOf<const DeviceSemaphore, Kind::device_semaphore> {};
+
 std::string_view name_of(Kind kind);
 
 // A closed handle for reuse, or a new one.
@@ -123,6 +135,8 @@ class Use {
  public:
   // bad_argument: another thread uses the family, or this one does, in a callback.
   static Result<Use> of(std::shared_ptr<Family> family);
+  // bad_argument: this thread uses the family, in a callback.
+  static Status check_callback(const Family& family);
   // Waits until no other thread uses the family. bad_argument: this one does, in a callback.
   static Result<Use> wait_for(std::shared_ptr<Family> family);
   Use(Use&& other) noexcept = default;

@@ -89,6 +89,34 @@ bowline_code session_run(bowline_session* session, const char* entry_point,
   });
 }
 
+bowline_code session_submit(bowline_session* session, const char* entry_point,
+                            const bowline_tensor* inputs, size_t input_count,
+                            const bowline_tensor* outputs, size_t output_count,
+                            const bowline_scalar* scalars, size_t scalar_count,
+                            const bowline_tensor* overrides, size_t override_count,
+                            bowline_run_callback done, void* user, bowline_pending_run** run,
+                            bowline_error** error) {
+  return with(session, error, [&](SessionObject& s) -> Status {
+    BOWLINE_TRY_ASSIGN(const RunArguments in,
+                       arguments_of(inputs, input_count, scalars, scalar_count));
+    BOWLINE_TRY_ASSIGN(const std::vector<Tensor> to, tensors(outputs, output_count, "outputs"));
+    BOWLINE_TRY_ASSIGN(const std::vector<Tensor> replaced,
+                       tensors(overrides, override_count, "overrides"));
+    RunRequest request{text_or(entry_point, ""), in.inputs, to, in.scalars, replaced};
+    if (done != nullptr) {
+      request.done = [done, user](const Status& status) {
+        done(user, static_cast<bowline_code>(status.code()), std::string(status.message()).c_str());
+      };
+    }
+    BOWLINE_TRY_ASSIGN(PendingRun pending, s.session.submit(request));
+    if (run != nullptr) {
+      *run = make_handle<bowline_pending_run>(
+          std::make_shared<const PendingRun>(std::move(pending)), nullptr);
+    }
+    return {};
+  });
+}
+
 bowline_code session_cancel(bowline_session* session, bowline_error** error) {
   return call(error, [&]() -> Status {
     BOWLINE_TRY_ASSIGN(const auto s, object_of(session));

@@ -32,16 +32,26 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "bowline.h"
 #include "device/program.h"
 
+namespace bowline {
+struct ExternalCuda;
+struct ExternalVulkan;
+struct VulkanRequirements;
+}  // namespace bowline
+
 namespace bowline::detail::device {
 
+struct MemoryImport;     // external.h
+struct SemaphoreImport;  // external.h
+
 // Increases with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 13;
+constexpr uint32_t kContractVersion = 14;
 
 // A block of device memory. Only its backend knows the meaning of `id`.
 struct Buffer {
@@ -151,6 +161,12 @@ class Device {
   // Errors  out_of_memory: the message has the number of bytes.
   virtual Result<Buffer> allocate(uint64_t bytes, MemoryKind kind) = 0;
   virtual void free(Buffer buffer) = 0;
+  // (optional) Takes memory of the program or of another process, or makes memory that can be
+  // exported. free() gives it back, and never frees memory of the program.
+  // Errors  unsupported: the device cannot. bad_argument: the memory is not valid.
+  virtual Result<Buffer> import_memory(const MemoryImport& memory);
+  // Returns a file descriptor of such memory, and the bytes of its allocation.
+  virtual Result<std::pair<int, uint64_t>> export_memory(Buffer buffer);
 
   // Errors  bad_argument: the range is not inside the buffer.
   virtual Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) = 0;
@@ -180,6 +196,14 @@ class Device {
   // Runs a recording and measures the time of each record. Slower than submit().
   virtual Result<std::vector<RecordTime>> timestamps(Recording& recording) = 0;
 
+  // (optional) As above, for semaphores. Returns a number for the other functions.
+  virtual Result<uint64_t> import_semaphore(const SemaphoreImport& semaphore);
+  virtual Result<int> export_semaphore(uint64_t semaphore);
+  virtual void free_semaphore(uint64_t /*semaphore*/) {}
+  // Later work of the device waits for the semaphore, or the semaphore waits for earlier work.
+  virtual Status wait_semaphore(uint64_t semaphore, uint64_t value);
+  virtual Status signal_semaphore(uint64_t semaphore, uint64_t value);
+
   // Returns memory that is only kept for reuse to the system.
   virtual void trim() {}
 };
@@ -207,6 +231,23 @@ class Backend {
   virtual std::unique_ptr<Device> open_to_plan(std::string_view /*model*/,
                                                const DeviceOptions& /*options*/) const {
     return nullptr;
+  }
+  // (optional) Opens a device of the program (bowline/external.h), and describes it. Null: the
+  // backend has no such devices.
+  virtual Result<std::unique_ptr<Device>> adopt(const ExternalVulkan& /*external*/,
+                                                const DeviceOptions& /*options*/,
+                                                DeviceInfo* /*info*/) const {
+    return std::unique_ptr<Device>();
+  }
+  virtual Result<std::unique_ptr<Device>> adopt(const ExternalCuda& /*external*/,
+                                                const DeviceOptions& /*options*/,
+                                                DeviceInfo* /*info*/) const {
+    return std::unique_ptr<Device>();
+  }
+  // (optional) What the program enables in such a device. False: the backend has no such devices.
+  virtual Result<bool> require(const ExternalVulkan& /*external*/,
+                               VulkanRequirements* /*requirements*/) const {
+    return false;
   }
   // Device::open("best") prefers backends with a larger rank. GPUs have at least kGpuRank.
   virtual int rank() const = 0;

@@ -1,6 +1,7 @@
 #include "device/choice.h"
 
 #include "bowline.h"
+#include "bowline/external.h"
 #include "device/planning.h"
 
 namespace bowline::detail::device {
@@ -123,15 +124,22 @@ Result<std::shared_ptr<OpenDevice>> open_candidate(const Candidate& found, const
                          way_out(all_candidates()));
     BOWLINE_TRY_ASSIGN(device, found.backend->open(found.index, options));
   }
-  if (!wanted.planning) {
+  return finish_opening(std::move(info), std::move(device), wanted.planning, options);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<OpenDevice>> finish_opening(DeviceInfo info, std::unique_ptr<Device> device,
+                                                   bool planning, const DeviceOptions& options) {
+  if (!planning) {
     BOWLINE_TRY_ASSIGN(info.switched_off, device->self_test());
   }
   const uint64_t staging = device->capabilities().staging_bytes;
   BOWLINE_REQUIRE_CODE(options.memory_budget == 0 || staging <= options.memory_budget,
                        Code::over_budget,
                        "Device {} needs {} bytes for staging buffers, but its memory budget is {}.",
-                       found.info.name, staging, options.memory_budget);
-  if (wanted.planning) {
+                       info.name, staging, options.memory_budget);
+  if (planning) {
     device = planning_device(std::move(device));
   }
   if (options.matmul_precision != device->capabilities().matmul_precision) {
@@ -139,11 +147,12 @@ Result<std::shared_ptr<OpenDevice>> open_candidate(const Candidate& found, const
                             info.name));
   }
   const bool has_cpu_options = !options.cores.empty() || options.nice != 0 ||
-                               options.max_load != 1 || options.executor != nullptr;
+                               options.max_load != 1 || options.executor != nullptr ||
+                               options.allocator.allocate != nullptr;
   const bool is_cpu = device->capabilities().host_memory && info.computes;
   if (has_cpu_options && !is_cpu) {
-    add_notice(info, format("Device {} ignores the options cores, nice, max_load and executor, "
-                            "which are for the CPU.",
+    add_notice(info, format("Device {} ignores the options cores, nice, max_load, executor and "
+                            "allocator, which are for the CPU.",
                             info.name));
   }
   const TuningKey& key = device->capabilities().tuning;
@@ -161,7 +170,7 @@ Result<std::shared_ptr<OpenDevice>> open_candidate(const Candidate& found, const
     }
   }
   auto open = std::make_shared<OpenDevice>(std::move(info), std::move(device),
-                                           options.memory_budget, !wanted.planning);
+                                           options.memory_budget, !planning);
   open->set_choices(std::move(choices));
   open->set_tuning_path(std::move(path));
   open->set_log(options.log);
@@ -175,6 +184,8 @@ Result<std::shared_ptr<OpenDevice>> open_candidate(const Candidate& found, const
   }
   return open;
 }
+
+namespace {
 
 // The reason why a device of `all` is unusable also holds for the same device of `tried`.
 std::vector<Candidate> with_reasons(std::vector<Candidate> all,
@@ -216,6 +227,46 @@ Result<std::shared_ptr<OpenDevice>> open_best(std::span<const Backend* const> ba
   }
   return Status(Code::unsupported, format("No usable GPU was found.{}",
                                           why_no_gpu(with_reasons(all_candidates(), all))));
+}
+
+namespace {
+
+template <class External>
+Result<std::shared_ptr<OpenDevice>> adopt(const External& external, std::string_view kind,
+                                          const DeviceOptions& options) {
+  for (const Backend* backend : backends()) {
+    if (backend->contract_version() == kContractVersion) {
+      DeviceInfo info;
+      BOWLINE_TRY_ASSIGN(std::unique_ptr<Device> device, backend->adopt(external, options, &info));
+      if (device != nullptr) {
+        return finish_opening(std::move(info), std::move(device), false, options);
+      }
+    }
+  }
+  return Status(Code::unsupported, format("This build cannot use a device of {}.", kind));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<OpenDevice>> adopt_device(const ExternalVulkan& external,
+                                                 const DeviceOptions& options) {
+  return adopt(external, "Vulkan", options);
+}
+Result<VulkanRequirements> vulkan_requirements(const ExternalVulkan& external) {
+  for (const Backend* backend : backends()) {
+    VulkanRequirements out;
+    if (backend->contract_version() == kContractVersion) {
+      BOWLINE_TRY_ASSIGN(const bool is_right, backend->require(external, &out));
+      if (is_right) {
+        return out;
+      }
+    }
+  }
+  return Status(Code::unsupported, "This build cannot use a device of Vulkan.");
+}
+Result<std::shared_ptr<OpenDevice>> adopt_device(const ExternalCuda& external,
+                                                 const DeviceOptions& options) {
+  return adopt(external, "CUDA", options);
 }
 
 std::vector<DeviceInfo> list_devices() {

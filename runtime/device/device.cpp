@@ -2,6 +2,7 @@
 
 #include "base/boundary.h"
 #include "base/checked.h"
+#include "device/external.h"
 
 namespace bowline::detail::device {
 
@@ -69,10 +70,10 @@ Status OpenDevice::check_caller() const {
                        "device here, and load the model again.",
                        info_.name);
   const ThreadId self = this_thread();
-  BOWLINE_REQUIRE(
-      inside_ != self && logging_ != self,
-      "The {} of device {} calls a function that uses the device. It must return first.",
-      logging_ == self ? "log callback" : "executor", info_.name);
+  BOWLINE_REQUIRE(inside_ != self && logging_ != self,
+                  "A callback of device {} calls a function that uses the device. It must return "
+                  "first.",
+                  info_.name);
   return {};
 }
 
@@ -202,7 +203,7 @@ Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
 
 Result<Buffer> OpenDevice::allocate(uint64_t bytes, MemoryKind kind) {
   BOWLINE_TRY(check_caller());
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   BOWLINE_TRY(check_size(bytes, kind));
   Result<Buffer> buffer = device_->allocate(bytes, kind);
   if (buffer.ok()) {
@@ -217,21 +218,71 @@ void OpenDevice::free(Buffer buffer, uint64_t bytes) {
   if (was_forked()) {
     return;
   }
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   device_->free(buffer);
   counters_.live_bytes -= bytes;
 }
 
+Result<Buffer> OpenDevice::import_memory(const MemoryImport& memory, uint64_t counted_bytes) {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  BOWLINE_TRY(check_budget(counted_bytes));
+  Result<Buffer> buffer = device_->import_memory(memory);
+  if (buffer.ok()) {
+    counters_.allocations += counted_bytes == 0 ? 0 : 1;
+    counters_.live_bytes += counted_bytes;
+    counters_.peak_bytes = std::max(counters_.peak_bytes, counters_.live_bytes);
+  }
+  return buffer;
+}
+
+Result<std::pair<int, uint64_t>> OpenDevice::export_memory(Buffer buffer) {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  return device_->export_memory(buffer);
+}
+
+Result<uint64_t> OpenDevice::import_semaphore(const SemaphoreImport& semaphore) {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  return device_->import_semaphore(semaphore);
+}
+
+Result<int> OpenDevice::export_semaphore(uint64_t semaphore) {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  return device_->export_semaphore(semaphore);
+}
+
+void OpenDevice::free_semaphore(uint64_t semaphore) {
+  if (!was_forked()) {
+    const Call call(*this);
+    device_->free_semaphore(semaphore);
+  }
+}
+
+Status OpenDevice::wait_semaphore(uint64_t semaphore, uint64_t value) {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  return device_->wait_semaphore(semaphore, value);
+}
+
+Status OpenDevice::signal_semaphore(uint64_t semaphore, uint64_t value) {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  return device_->signal_semaphore(semaphore, value);
+}
+
 Status OpenDevice::copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) {
   BOWLINE_TRY(check_caller());
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   ++counters_.copies_in;
   return device_->copy_in(to, offset, from);
 }
 
 Status OpenDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) {
   BOWLINE_TRY(check_caller());
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   ++counters_.copies_out;
   return guarded([&] { return device_->copy_out(to, from, offset); });
 }
@@ -239,14 +290,14 @@ Status OpenDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offse
 Status OpenDevice::copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
                         uint64_t bytes) {
   BOWLINE_TRY(check_caller());
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   ++counters_.copies;
   return device_->copy(to, to_offset, from, from_offset, bytes);
 }
 
 Status OpenDevice::fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) {
   BOWLINE_TRY(check_caller());
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   ++counters_.fills;
   return device_->fill(to, offset, bytes, value);
 }
@@ -259,7 +310,7 @@ Result<std::unique_ptr<Recording>> OpenDevice::record(const Program& program,
                          r.step.size(), step_words(r.op).size());
   }
   BOWLINE_TRY(check_caller());
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   auto recording = device_->record(program, buffers);
   if (recording.ok()) {
     const uint64_t bytes = recording.value()->overhead_bytes();
@@ -276,24 +327,22 @@ void OpenDevice::release(std::unique_ptr<Recording> recording) {
     static_cast<void>(recording.release());
     return;
   }
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   counters_.live_bytes -= recording->overhead_bytes();
   recording.reset();
 }
 
 Status OpenDevice::submit(std::span<Recording* const> recordings, const Stop& stop) {
   BOWLINE_TRY(check_caller());
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   BOWLINE_REQUIRE_CODE(stop.asked == nullptr || !stop.asked->load(), Code::cancelled,
                        "The run was cancelled before it began.");
   ++counters_.submits;
   gives_way_at_ = {};
   device_->set_stop(stop.asked, stop.recordings);
-  inside_ = this_thread();
   Status done = guarded([&] {
     return clock_ == nullptr ? device_->submit(recordings) : submit_timed(recordings, stop);
   });
-  inside_ = ThreadId();
   device_->set_stop(nullptr, 0);
   return done;
 }
@@ -322,7 +371,7 @@ void OpenDevice::stop_clock() {
 
 Status OpenDevice::wait() {
   BOWLINE_TRY(check_caller());
-  const std::unique_lock turn = take_turn();
+  const Call call(*this);
   return guarded([&] { return device_->wait(); });
 }
 
@@ -344,7 +393,17 @@ Result<std::shared_ptr<Block>> Block::allocate(const std::shared_ptr<OpenDevice>
   // Make the owner first, so that no buffer lacks an owner.
   std::shared_ptr<Block> block(new Block(device));
   BOWLINE_TRY_ASSIGN(block->buffer_, device->allocate(bytes, kind));
-  block->bytes_ = bytes;
+  block->bytes_ = block->counted_bytes_ = bytes;
+  return block;
+}
+
+Result<std::shared_ptr<Block>> Block::import(const std::shared_ptr<OpenDevice>& device,
+                                             const MemoryImport& memory) {
+  std::shared_ptr<Block> block(new Block(device));
+  const uint64_t counted = memory.kind == MemoryImport::Kind::buffer_of_program ? 0 : memory.bytes;
+  BOWLINE_TRY_ASSIGN(block->buffer_, device->import_memory(memory, counted));
+  block->bytes_ = memory.bytes;
+  block->counted_bytes_ = counted;
   return block;
 }
 

@@ -45,9 +45,9 @@ struct Stop {
 // a thread waits for at most one call of each other thread. If a device computes inside submit(),
 // and another thread has waited for a millisecond, the other call runs between two records.
 //
-// Callbacks: during submit() the device may call the executor of the program, and log() calls the
-// log callback. If they call the device in the same thread, functions that can fail return
-// bad_argument.
+// Callbacks: the device may call the executor, the allocator and the queue lock of the program, and
+// log() calls the log callback. If they call the device in the same thread, functions that can fail
+// return bad_argument.
 //
 // fork(): in a child process, the threads of the device do not exist. Functions that can fail
 // return device_lost there. Freeing and destroying do nothing; the memory is freed with the
@@ -106,6 +106,14 @@ class OpenDevice {
   // Allocates a block. Checks the budget and the limits of the device before it calls the driver.
   Result<Buffer> allocate(uint64_t bytes, MemoryKind kind);
   void free(Buffer buffer, uint64_t bytes);
+  // As the functions of Device. Memory of the program counts 0 bytes.
+  Result<Buffer> import_memory(const MemoryImport& memory, uint64_t counted_bytes);
+  Result<std::pair<int, uint64_t>> export_memory(Buffer buffer);
+  Result<uint64_t> import_semaphore(const SemaphoreImport& semaphore);
+  Result<int> export_semaphore(uint64_t semaphore);
+  void free_semaphore(uint64_t semaphore);
+  Status wait_semaphore(uint64_t semaphore, uint64_t value);
+  Status signal_semaphore(uint64_t semaphore, uint64_t value);
   Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from);
   Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset);
   Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes);
@@ -141,6 +149,22 @@ class OpenDevice {
  private:
   bool was_forked() const { return forks_ != forks(); }
   std::unique_lock<Turns> take_turn() const;
+  // The turn of a call that may call back.
+  class Call {
+   public:
+    explicit Call(OpenDevice& device)
+        : turn_(device.take_turn()),
+          inside_(device.inside_),
+          outer_(inside_.exchange(this_thread())) {}
+    ~Call() { inside_ = outer_; }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    std::unique_lock<Turns> turn_;
+    std::atomic<ThreadId>& inside_;
+    ThreadId outer_;
+  };
   void give_way();
   Status submit_timed(std::span<Recording* const> recordings, const Stop& stop);
   Status check_budget(uint64_t bytes) const;
@@ -149,7 +173,7 @@ class OpenDevice {
 
   mutable Turns turns_;
   std::atomic<ThreadId> holder_{};   // the thread that has a Hold
-  std::atomic<ThreadId> inside_{};   // the thread that is in submit() of the device
+  std::atomic<ThreadId> inside_{};   // the thread whose call may call back
   std::atomic<ThreadId> logging_{};  // the thread that is in the log callback
   Turns log_turns_;
   std::function<void(LogLevel level, std::string_view message)> log_;
@@ -174,12 +198,17 @@ class Block {
   static Result<std::shared_ptr<Block>> allocate(const std::shared_ptr<OpenDevice>& device,
                                                  uint64_t bytes,
                                                  MemoryKind kind = MemoryKind::device);
+  // Takes memory of the program or of another process.
+  static Result<std::shared_ptr<Block>> import(const std::shared_ptr<OpenDevice>& device,
+                                               const MemoryImport& memory);
+  // The memory of a buffer of the program. Null if it was moved from.
+  static const std::shared_ptr<Block>& of(const DeviceBuffer& buffer) { return buffer.block_; }
   // Returns bytes [offset, offset + bytes) of `whole`. The part keeps `whole` alive.
   static std::shared_ptr<Block> part(std::shared_ptr<const Block> whole, uint64_t offset,
                                      uint64_t bytes);
   ~Block() {
     if (buffer_.valid() && whole_ == nullptr) {
-      device_->free(buffer_, bytes_);
+      device_->free(buffer_, counted_bytes_);
     }
   }
   // Copies bytes [at, at + count) to a new block of the same device.
@@ -210,6 +239,7 @@ class Block {
   Buffer buffer_;
   uint64_t offset_ = 0;
   uint64_t bytes_ = 0;
+  uint64_t counted_bytes_ = 0;  // of the device; 0: memory of the program
 };
 
 // Records a program. slots[s] is the block of slot s. See OpenDevice::record().
@@ -225,5 +255,13 @@ std::vector<DeviceInfo> list_devices();
 //         over_budget: the staging buffers exceed the memory budget.
 Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                                 const DeviceOptions& options);
+
+// Opens a device of the program (bowline/external.h).
+// Errors  unsupported: no backend of this build has such devices; and as Backend::adopt().
+Result<std::shared_ptr<OpenDevice>> adopt_device(const ExternalVulkan& external,
+                                                 const DeviceOptions& options);
+Result<VulkanRequirements> vulkan_requirements(const ExternalVulkan& external);
+Result<std::shared_ptr<OpenDevice>> adopt_device(const ExternalCuda& external,
+                                                 const DeviceOptions& options);
 
 }  // namespace bowline::detail::device

@@ -163,4 +163,13 @@ void gather(const plan::IoRange& range, const Shape& shape, std::span<const std:
   });
 }
 
+std::vector<Run> runs_of(const plan::IoRange& range, const Shape& shape) {
+  std::vector<Run> out;
+  const Runs runs(range, shape);
+  each_run(range, shape, runs, [&](uint64_t in_plan, uint64_t in_run) {
+    out.push_back({in_plan, in_run, runs.bytes});
+  });
+  return out;
+}
+
 }  // namespace bowline::detail::exec

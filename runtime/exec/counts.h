@@ -29,4 +29,12 @@ void spread(const plan::IoRange& range, const Shape& shape, const std::byte* fro
 void gather(const plan::IoRange& range, const Shape& shape, std::span<const std::byte> from,
             std::byte* to);
 
+// Runs of bytes that are contiguous both in a tensor of `shape` and in the layout of `range.shape`.
+struct Run {
+  uint64_t in_plan = 0;  // offset
+  uint64_t in_run = 0;   // offset
+  uint64_t bytes = 0;
+};
+std::vector<Run> runs_of(const plan::IoRange& range, const Shape& shape);
+
 }  // namespace bowline::detail::exec

@@ -226,16 +226,64 @@ Status Submission::submit(device::OpenDevice& device, const std::atomic<bool>* a
 
 namespace {
 
+// The buffer of an input or output that stays on the device.
+Status check_buffer(const Tensor& t, const device::OpenDevice& device, uint64_t bytes,
+                    std::string_view kind) {
+  BOWLINE_REQUIRE(t.data == nullptr, "{} \"{}\" has data and a buffer. Set only one of them.", kind,
+                  t.name);
+  const std::shared_ptr<device::Block>& block = device::Block::of(*t.buffer);
+  BOWLINE_REQUIRE(block != nullptr, "{} \"{}\" is in a buffer that is empty: it was moved from.",
+                  kind, t.name);
+  const device::OpenDevice& there = block->device();
+  BOWLINE_REQUIRE(&there == &device,
+                  "{} \"{}\" is in a buffer on device {}{}, but the session runs on {}.", kind,
+                  t.name, there.info().name,
+                  there.info().name == device.info().name ? ", opened by another call" : "",
+                  device.info().name);
+  BOWLINE_REQUIRE(t.offset <= block->bytes() && bytes <= block->bytes() - t.offset,
+                  "{} \"{}\" needs {} bytes from offset {} on, but its buffer has {} bytes.", kind,
+                  t.name, bytes, t.offset, block->bytes());
+  return {};
+}
+
 // `wanted`: the shape of the range in this run.
 Status check_tensor(const Tensor& t, const plan::IoRange& range, const Shape& wanted,
-                    std::string_view kind) {
+                    const device::OpenDevice& device, std::string_view kind) {
   Result<Shape> shape = Shape::checked(t.shape);
   BOWLINE_TRY(std::move(shape).status().at(format("While checking {} \"{}\".", kind, range.name)));
   const bool fits = t.dtype == range.dtype && shape.value() == wanted;
   BOWLINE_REQUIRE(fits, "{} \"{}\" is {}{}, not {}{}.", kind, range.name, t.dtype, shape.value(),
                   range.dtype, wanted);
+  if (t.buffer != nullptr) {
+    return check_buffer(t, device, static_cast<uint64_t>(wanted.elements()) * size_of(t.dtype),
+                        kind);
+  }
   BOWLINE_REQUIRE(t.data != nullptr || wanted.elements() == 0, "{} \"{}\" has no data.", kind,
                   range.name);
+  return {};
+}
+
+// Copies an input from its buffer to the io buffer, or an output back.
+Status copy_input(device::OpenDevice& device, const Workspace& workspace,
+                  const plan::IoRange& range, const Shape& shape, const Tensor& t) {
+  const device::Block& block = *device::Block::of(*t.buffer);
+  const device::Buffer io = workspace.io->buffer();
+  if (!(shape == range.shape)) {
+    BOWLINE_TRY(device.fill(io, range.offset, range.bytes(), std::byte{0}));
+  }
+  for (const Run& run : runs_of(range, shape)) {
+    BOWLINE_TRY(device.copy(io, range.offset + run.in_plan, block.buffer(),
+                            block.offset() + t.offset + run.in_run, run.bytes));
+  }
+  return {};
+}
+Status copy_output(device::OpenDevice& device, const Workspace& workspace,
+                   const plan::IoRange& range, const Shape& shape, const Tensor& t) {
+  const device::Block& block = *device::Block::of(*t.buffer);
+  for (const Run& run : runs_of(range, shape)) {
+    BOWLINE_TRY(device.copy(block.buffer(), block.offset() + t.offset + run.in_run,
+                            workspace.io->buffer(), range.offset + run.in_plan, run.bytes));
+  }
   return {};
 }
 
@@ -258,7 +306,11 @@ Status write_inputs(device::OpenDevice& device, const Workspace& workspace, cons
     const Tensor* t = find(inputs, range);
     BOWLINE_REQUIRE(t != nullptr, "Input \"{}\" is missing.", range.name);
     const Shape shape = counted_shape(plan, range, values);
-    BOWLINE_TRY(check_tensor(*t, range, shape, "Input"));
+    BOWLINE_TRY(check_tensor(*t, range, shape, device, "Input"));
+    if (t->buffer != nullptr) {
+      BOWLINE_TRY(copy_input(device, workspace, range, shape, *t));
+      continue;
+    }
     std::span<const std::byte> bytes(static_cast<const std::byte*>(t->data), range.bytes());
     if (!(shape == range.shape)) {
       const auto laid_out = std::span(*workspace.laid_out).first(range.bytes());
@@ -277,7 +329,11 @@ Status read_outputs(device::OpenDevice& device, const Workspace& workspace, cons
     const auto range = std::ranges::find(plan.outputs, t.name, &plan::IoRange::name);
     BOWLINE_REQUIRE(range != plan.outputs.end(), "The graph has no output \"{}\".", t.name);
     const Shape shape = counted_shape(plan, *range, values);
-    BOWLINE_TRY(check_tensor(t, *range, shape, "Output"));
+    BOWLINE_TRY(check_tensor(t, *range, shape, device, "Output"));
+    if (t.buffer != nullptr) {
+      BOWLINE_TRY(copy_output(device, workspace, *range, shape, t));
+      continue;
+    }
     auto* const to = static_cast<std::byte*>(t.data);
     const bool is_all = shape == range->shape;
     const std::span<std::byte> bytes = is_all

@@ -111,17 +111,31 @@ class Submission {
 // A request to end a run early. Threads: any thread may ask.
 class CancelRequest {
  public:
-  void ask() { asked_ = true; }
+  void ask() {
+    kept_ = true;
+    asked_ = true;
+  }
+  // Asks the run that is active now. forget() drops the request if the run had ended.
+  void ask_now() { asked_ = true; }
+  void forget() {
+    asked_ = false;
+    if (kept_) {
+      asked_ = true;
+    }
+  }
   // For device::Stop.
   const std::atomic<bool>& flag() const { return asked_; }
   // Errors  cancelled: it was asked for. The request is then answered.
   Status answer(std::string_view what) {
-    BOWLINE_REQUIRE_CODE(!asked_.exchange(false), Code::cancelled, "{} was cancelled.", what);
+    const bool asked = asked_.exchange(false);
+    kept_ = kept_ && !asked;
+    BOWLINE_REQUIRE_CODE(!asked, Code::cancelled, "{} was cancelled.", what);
     return {};
   }
 
  private:
   std::atomic<bool> asked_ = false;
+  std::atomic<bool> kept_ = false;  // asked by ask()
 };
 
 // Copies the inputs of a segment to its io buffer, by name. `values` has the sizes of dynamic

@@ -75,7 +75,36 @@ SessionState::SessionState(std::shared_ptr<graph::ModelState> model,
   model_->users.add(*this);
 }
 
-SessionState::~SessionState() { model_->users.remove(*this); }
+SessionState::~SessionState() {
+  queue_.reset();
+  model_->users.remove(*this);
+}
+
+Result<std::shared_ptr<PendingState>> SessionState::submit(const RunRequest& request) {
+  if (queue_ == nullptr) {
+    const auto run_now = [this](const RunRequest& r) {
+      const bool is_named = !r.entry_point.empty();
+      return run(is_named ? std::optional(r.entry_point) : std::nullopt, r.inputs, r.outputs,
+                 r.scalars, r.overrides);
+    };
+    queue_ = std::make_unique<RunQueue>(
+        run_now, [this] { model_->users.end_pending(); }, cancel_);
+  }
+  model_->users.begin_pending();
+  Result<std::shared_ptr<PendingState>> run = queue_->add(request);
+  if (!run.ok()) {
+    model_->users.end_pending();
+  }
+  return run;
+}
+
+Result<std::unique_lock<std::mutex>> SessionState::settle() const {
+  if (queue_ == nullptr) {
+    return std::unique_lock<std::mutex>();
+  }
+  BOWLINE_TRY(queue_->settle());
+  return std::unique_lock(queue_->use());
+}
 
 void SessionState::leave_device() {
   entries_.clear();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/hoisted.h"
+#include "exec/pending.h"
 #include "graph/bind.h"
 
 namespace bowline::detail::exec {
@@ -27,6 +28,11 @@ class SessionState final : public graph::User {
                                         std::span<const Tensor> inputs,
                                         std::span<const StepScalar> steps);
   void cancel() { cancel_.ask(); }
+  // Adds a run to the queue of the session.
+  Result<std::shared_ptr<PendingState>> submit(const RunRequest& request);
+  // Waits until no run is pending. While the result lives, none begins.
+  // Errors  as RunQueue::settle().
+  Result<std::unique_lock<std::mutex>> settle() const;
   void leave_device() override;
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
@@ -95,6 +101,7 @@ class SessionState final : public graph::User {
   Counters counters_;
   CancelRequest own_cancel_;
   CancelRequest& cancel_;
+  std::unique_ptr<RunQueue> queue_;  // from the first submit() on
 };
 
 // Adds what is on the device besides plans: storages, derived copies and staging buffers. Then

@@ -50,8 +50,12 @@ class Users {
       user->leave_device();
     }
   }
-  // The number of active runs. Verbs that change storages fail unless it is 0.
-  int busy() const { return busy_; }
+  // The number of active and pending runs. Verbs that change storages fail unless it is 0.
+  int busy() const { return busy_ + pending_; }
+  int active() const { return busy_; }
+  // A submitted run is pending from begin_pending() to end_pending().
+  void begin_pending() { ++pending_; }
+  void end_pending() { --pending_; }
 
  private:
   friend class Running;
@@ -60,6 +64,7 @@ class Users {
   std::vector<User*> users_;
   User* trainer_ = nullptr;
   std::atomic<int> busy_ = 0;
+  std::atomic<int> pending_ = 0;
   // The runs and Model::copy_values_from() take turns.
   device::Turns turns_;
   std::atomic<ThreadId> inside_{};  // the thread that has the turn

@@ -13,6 +13,10 @@ Status check_tensor(std::string_view name, const Tensor& tensor, const Shape& sh
   BOWLINE_REQUIRE(given == shape && tensor.dtype == dtype,
                   "Parameter \"{}\" is {}{}; the tensor is {}{}.", name, dtype, shape, tensor.dtype,
                   given);
+  BOWLINE_REQUIRE(tensor.buffer == nullptr,
+                  "The tensor for parameter \"{}\" is in a buffer of a device. Pass values in host "
+                  "memory.",
+                  name);
   BOWLINE_REQUIRE(tensor.data != nullptr || shape.elements() == 0,
                   "The tensor for parameter \"{}\" has no data.", name);
   return {};

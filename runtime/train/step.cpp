@@ -225,6 +225,11 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
 Status TrainerState::write_batch(const Prepared::Set& set, std::span<const Tensor> batch,
                                  std::span<float> factors) {
   const plan::Plan& plan = set.accumulate.plan();
+  for (const Tensor& t : batch) {
+    BOWLINE_REQUIRE(t.buffer == nullptr,
+                    "Input \"{}\" of a batch is in a buffer of a device. Pass it in host memory.",
+                    t.name);
+  }
   if (factors.empty()) {
     return exec::write_inputs(*prepared_.device, prepared_.workspace, plan, batch,
                               *prepared_.steps);

@@ -41,7 +41,7 @@ static void make_data(void) {
 
 static bowline_tensor tensor(const char* name, bowline_dtype dtype, int32_t rank,
                              const int64_t* shape, void* data) {
-  bowline_tensor out = {sizeof out, name, dtype, rank, shape, data, bl->dtype_size(dtype)};
+  bowline_tensor out = {sizeof out, name, dtype, rank, shape, data, bl->dtype_size(dtype), NULL, 0};
   for (int32_t i = 0; i < rank; ++i) {
     out.bytes *= (uint64_t)shape[i];
   }

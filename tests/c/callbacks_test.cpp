@@ -163,8 +163,8 @@ TEST(Callbacks, CopyingWaitsForACallInAnotherThread) {
       const bool is_last = name[0] == 'l';
       std::vector<float>& value = found.emplace_back((is_last ? kClasses : kWidth) * kWidth);
       const int64_t shape[] = {is_last ? kClasses : kWidth, kWidth};
-      const bowline_tensor out = {sizeof(out), nullptr,      BOWLINE_F32,     2,
-                                  shape,       value.data(), 4 * value.size()};
+      const bowline_tensor out = {sizeof(out),  nullptr,          BOWLINE_F32, 2, shape,
+                                  value.data(), 4 * value.size(), nullptr,     0};
       must(api()->model_get_value, model, name, &out);
     }
     EXPECT_EQ(found[0], found[1]) << name;
@@ -263,8 +263,8 @@ struct LoadHooks : ::testing::Test {
   std::vector<float> last_weight() {
     std::vector<float> out(kClasses * kWidth);
     const int64_t shape[] = {kClasses, kWidth};
-    const bowline_tensor t = {sizeof(t), nullptr,    BOWLINE_F32,   2,
-                              shape,     out.data(), 4 * out.size()};
+    const bowline_tensor t = {sizeof(t),  nullptr,        BOWLINE_F32, 2, shape,
+                              out.data(), 4 * out.size(), nullptr,     0};
     must(api()->model_get_value, world.h.model, "last.weight", &t);
     return out;
   }

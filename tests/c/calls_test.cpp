@@ -88,6 +88,7 @@ TEST(Calls, NullHandlesAreRefused) {
 const std::set<std::string_view> kHarmless = {
     "device_reset_counters", "model_materialize", "model_cast", "model_to", "model_offload",
     "model_replicate", "model_reset_counters", "model_restore_weight_format", "trainer_cancel",
+    "device_buffer_write", "device_buffer_read", "session_submit", "pending_run_cancel",
     "session_cancel", "model_copy_values_from", "trainer_set_learning_rate",
     "trainer_set_gradient_hook", "trainer_snapshot", "trainer_rollback", "trainer_restart_step",
     "builder_last_outputs", "generator_feed", "generator_rewind", "generator_replace",

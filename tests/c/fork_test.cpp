@@ -11,7 +11,8 @@ void use_old_handles(World& world) {
   const Batch batch;
   float scores[kBatch * kClasses];
   const int64_t shape[] = {kBatch, kClasses};
-  const bowline_tensor out = {sizeof(out), "scores", BOWLINE_F32, 2, shape, scores, sizeof(scores)};
+  const bowline_tensor out = {sizeof(out), "scores",       BOWLINE_F32, 2, shape,
+                              scores,      sizeof(scores), nullptr,     0};
   expect_error(call(api()->session_run, world.h.session, nullptr, batch.tensors, 2, &out, 1,
                     nullptr, 0, nullptr, 0),
                BOWLINE_DEVICE_LOST, "fork()");

@@ -38,8 +38,8 @@ TEST(Handles, AModelKeepsItsDevice) {
   must(api()->model_close, model);
   std::vector<float> value(kWidth * kWidth);
   const int64_t shape[] = {kWidth, kWidth};
-  const bowline_tensor out = {sizeof(out), nullptr,      BOWLINE_F32,     2,
-                              shape,       value.data(), 4 * value.size()};
+  const bowline_tensor out = {sizeof(out),  nullptr,          BOWLINE_F32, 2, shape,
+                              value.data(), 4 * value.size(), nullptr,     0};
   must(api()->model_get_value, clone, "second.weight", &out);
   must(api()->model_close, clone);
 }

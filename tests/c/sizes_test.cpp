@@ -122,7 +122,8 @@ void Sizes::tensors_and_graphs() {
   Batch batch;
   float data[kClasses * kWidth] = {};
   const int64_t shape[] = {kClasses, kWidth};
-  const bowline_tensor value = {sizeof(value), nullptr, BOWLINE_F32, 2, shape, data, sizeof(data)};
+  const bowline_tensor value = {sizeof(value), nullptr,      BOWLINE_F32, 2, shape,
+                                data,          sizeof(data), nullptr,     0};
   reads<bowline_tensor>("bowline_tensor", value, [&](const bowline_tensor* t) {
     return call(api()->model_set_value, h.model, "last.weight", t);
   });

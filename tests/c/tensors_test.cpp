@@ -9,7 +9,8 @@ namespace {
 
 struct Tensors : ::testing::Test {
   Outcome set(const std::function<void(bowline_tensor*)>& change) {
-    bowline_tensor value = {sizeof(value), nullptr, BOWLINE_F32, 2, shape, data, sizeof(data)};
+    bowline_tensor value = {sizeof(value), nullptr,      BOWLINE_F32, 2, shape,
+                            data,          sizeof(data), nullptr,     0};
     change(&value);
     return call(api()->model_set_value, world.h.model, "last.weight", &value);
   }

@@ -68,7 +68,8 @@ TEST(Values, TrainingInCAndInCppIsTheSame) {
   for (const char* name : {"first.weight", "last.weight"}) {
     const int64_t rows[] = {name[0] == 'f' ? kWidth : kClasses, kWidth};
     std::vector<float> a(static_cast<size_t>(rows[0] * rows[1])), b(a.size());
-    const bowline_tensor out = {sizeof(out), nullptr, BOWLINE_F32, 2, rows, a.data(), 4 * a.size()};
+    const bowline_tensor out = {sizeof(out), nullptr,      BOWLINE_F32, 2, rows,
+                                a.data(),    4 * a.size(), nullptr,     0};
     must(api()->model_get_value, c_model, name, &out);
     ASSERT_TRUE(model.get_value(name, {"", DType::f32, rows, b.data()}).ok());
     EXPECT_EQ(a, b) << name;

@@ -30,8 +30,10 @@ Batch::Batch() {
   for (int i = 0; i < kBatch; ++i) {
     labels[i] = i % kClasses;
   }
-  tensors[0] = {sizeof(bowline_tensor), "points", BOWLINE_F32, 2, shape, points, sizeof(points)};
-  tensors[1] = {sizeof(bowline_tensor), "labels", BOWLINE_I32, 1, shape, labels, sizeof(labels)};
+  tensors[0] = {
+      sizeof(bowline_tensor), "points", BOWLINE_F32, 2, shape, points, sizeof(points), nullptr, 0};
+  tensors[1] = {
+      sizeof(bowline_tensor), "labels", BOWLINE_I32, 1, shape, labels, sizeof(labels), nullptr, 0};
 }
 
 namespace {
@@ -111,7 +113,8 @@ std::vector<float> scores_of(bowline_session* session) {
   std::vector<float> out(kBatch * kClasses);
   const int64_t shape[] = {kBatch, kClasses};
   const bowline_tensor scores = {
-      sizeof(scores), "scores", BOWLINE_F32, 2, shape, out.data(), out.size() * sizeof(float)};
+      sizeof(scores), "scores", BOWLINE_F32, 2, shape, out.data(), out.size() * sizeof(float),
+      nullptr,        0};
   const Batch batch;
   must(api()->session_run, session, nullptr, batch.tensors, 2, &scores, 1, nullptr, 0, nullptr, 0);
   return out;
@@ -124,6 +127,10 @@ World::World() {
   h.session = make_session(h.model, h.device);
   h.trainer = make_trainer(h.model, h.device);
   must(api()->builder_create, h.model, "other", &h.builder);
+  must(api()->device_buffer_create, h.device, uint64_t{64}, &h.device_buffer);
+  must(api()->session_submit, h.session, "none", nullptr, 0, nullptr, 0, nullptr, 0, nullptr, 0,
+       nullptr, nullptr, &h.pending_run);
+  expect_error(call(api()->pending_run_wait, h.pending_run), BOWLINE_BAD_ARGUMENT, "none");
   if (text_api() == nullptr) {
     return;
   }
@@ -144,6 +151,8 @@ void World::close() {
   must(api()->session_close, h.session);
   must(api()->trainer_close, h.trainer);
   must(api()->builder_close, h.builder);
+  must(api()->device_buffer_close, h.device_buffer);
+  must(api()->pending_run_close, h.pending_run);
   if (text_api() != nullptr) {
     must(text_api()->tokenizer_close, h.tokenizer);
     must(text_api()->decoder_close, h.decoder);

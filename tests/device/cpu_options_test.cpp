@@ -145,7 +145,7 @@ TEST(Executor, CannotCallItsDevice) {
   EXPECT_EQ(run_with_x(made, {256, 256}), right);
   EXPECT_EQ(inside.code(), Code::bad_argument);
   EXPECT_EQ(inside.message(),
-            "The executor of device cpu calls a function that uses the device. It must return "
+            "A callback of device cpu calls a function that uses the device. It must return "
             "first.");
   EXPECT_GT(live, 0u);
 }
@@ -302,7 +302,7 @@ TEST(Log, ACallbackCannotUseItsDevice) {
   EXPECT_EQ(logits_of(s, *device).size(), 3u);
   EXPECT_EQ(inside.code(), Code::bad_argument);
   EXPECT_EQ(inside.message(),
-            "The log callback of device cpu calls a function that uses the device. It must return "
+            "A callback of device cpu calls a function that uses the device. It must return "
             "first.");
 }
 
@@ -310,8 +310,8 @@ TEST(Log, OtherDevicesIgnoreTheOptionsOfTheCpu) {
   DeviceOptions options;
   options.nice = 1;
   EXPECT_EQ(must(Device::open("null", options)).info().notice,
-            "Device null ignores the options cores, nice, max_load and executor, which are for the "
-            "CPU.");
+            "Device null ignores the options cores, nice, max_load, executor and allocator, which "
+            "are for the CPU.");
 }
 
 }  // namespace

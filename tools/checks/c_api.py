@@ -25,7 +25,8 @@ from generate_json import COMMENT, NAMESPACE, TYPE, end_of, members_of, statemen
 INTERFACE = ROOT / "tests/c/interface.txt"
 PREFIXES = {"Device": "device", "Model": "model", "GraphBuilder": "builder", "Session": "session", "Trainer": "trainer",
             "Tokenizer": "tokenizer", "Decoder": "decoder", "ChatTemplate": "chat_template", "Generator": "generator",
-            "StopStrings": "stop_strings", "SpecialTokens": "special_tokens"}
+            "StopStrings": "stop_strings", "SpecialTokens": "special_tokens", "DeviceBuffer": "device_buffer",
+            "PendingRun": "pending_run", "DeviceSemaphore": "device_semaphore"}
 # What the C interface has instead of a function or member.
 INSTEAD = {
     "name_of": "code_name", "size_of": "dtype_size", "tune": "tune_session",
@@ -42,6 +43,7 @@ LEFT_OUT = {
 # Members of C++ structs with another form in C.
 OTHER_MEMBERS = {
     "bowline::StepScalar": {"value": "integer"}, "bowline::Attribute": {"value": "kind"},
+    "bowline::DeviceOptions": {"allocator": "allocate"},
     # The C interface trains with one process.
     "bowline::TrainOptions": {"gradient_sum": None, "processes": None},
     # Parameters of trainer_save() and trainer_resume().

@@ -369,6 +369,72 @@ typedef struct bowline_api {
   bowline_code (*trainer_pause)(bowline_trainer* trainer, const char* path,
                                 const bowline_progress* progress, const char* const* config,
                                 size_t config_count, bowline_error** error);
+
+  // Buffers of a device. Any thread may call the functions.
+  bowline_code (*device_buffer_create)(bowline_device* device, uint64_t bytes,
+                                       bowline_device_buffer** out, bowline_error** error);
+  bowline_code (*device_buffer_close)(bowline_device_buffer* buffer, bowline_error** error);
+  bowline_code (*device_buffer_bytes)(bowline_device_buffer* buffer, uint64_t* out,
+                                      bowline_error** error);
+  bowline_code (*device_buffer_write)(bowline_device_buffer* buffer, uint64_t offset,
+                                      const void* from, uint64_t bytes, bowline_error** error);
+  bowline_code (*device_buffer_read)(bowline_device_buffer* buffer, uint64_t offset, void* to,
+                                     uint64_t bytes, bowline_error** error);
+
+  // Submitted runs. Any thread may call the functions of a run. A run can be closed before it ends.
+  /// Session::submit(). `done` is optional. `out` may be NULL.
+  bowline_code (*session_submit)(bowline_session* session, const char* entry_point,
+                                 const bowline_tensor* inputs, size_t input_count,
+                                 const bowline_tensor* outputs, size_t output_count,
+                                 const bowline_scalar* scalars, size_t scalar_count,
+                                 const bowline_tensor* overrides, size_t override_count,
+                                 bowline_run_callback done, void* user, bowline_pending_run** run,
+                                 bowline_error** error);
+  bowline_code (*pending_run_close)(bowline_pending_run* run, bowline_error** error);
+  /// 1 if the run has ended.
+  bowline_code (*pending_run_done)(bowline_pending_run* run, int32_t* out, bowline_error** error);
+  /// Waits, and returns the result of the run.
+  bowline_code (*pending_run_wait)(bowline_pending_run* run, bowline_error** error);
+  bowline_code (*pending_run_cancel)(bowline_pending_run* run, bowline_error** error);
+
+  // Objects of the program (bowline/external.h).
+  /// vulkan_requirements(), as JSON, without the chain of structs.
+  bowline_code (*vulkan_requirements)(void (*get_instance_proc_addr)(void), void* instance,
+                                      void* physical_device, bowline_buffer** out,
+                                      bowline_error** error);
+  bowline_code (*adopt_vulkan)(const bowline_external_vulkan* external,
+                               const bowline_device_options* options, bowline_device** out,
+                               bowline_error** error);
+  bowline_code (*adopt_cuda)(const bowline_external_cuda* external,
+                             const bowline_device_options* options, bowline_device** out,
+                             bowline_error** error);
+  /// `buffer` is a VkBuffer.
+  bowline_code (*adopt_vulkan_buffer)(bowline_device* device, uint64_t buffer, uint64_t offset,
+                                      uint64_t bytes, bowline_device_buffer** out,
+                                      bowline_error** error);
+  bowline_code (*create_exportable)(bowline_device* device, uint64_t bytes, int32_t kind,
+                                    bowline_device_buffer** out, bowline_error** error);
+  bowline_code (*export_memory)(bowline_device_buffer* buffer, bowline_exported_memory* out,
+                                bowline_error** error);
+  bowline_code (*import_memory)(bowline_device* device, const bowline_exported_memory* memory,
+                                int32_t kind, bowline_device_buffer** out, bowline_error** error);
+  /// `semaphore` is a VkSemaphore. `timeline` is 0 for a binary semaphore.
+  bowline_code (*device_semaphore_adopt_vulkan)(bowline_device* device, uint64_t semaphore,
+                                                int32_t timeline, bowline_device_semaphore** out,
+                                                bowline_error** error);
+  bowline_code (*device_semaphore_create_exportable)(bowline_device* device, int32_t timeline,
+                                                     bowline_device_semaphore** out,
+                                                     bowline_error** error);
+  bowline_code (*device_semaphore_import_fd)(bowline_device* device, int32_t fd, int32_t timeline,
+                                             bowline_device_semaphore** out, bowline_error** error);
+  bowline_code (*device_semaphore_close)(bowline_device_semaphore* semaphore,
+                                         bowline_error** error);
+  bowline_code (*device_semaphore_export_fd)(bowline_device_semaphore* semaphore, int32_t* out,
+                                             bowline_error** error);
+  bowline_code (*device_semaphore_wait_for)(bowline_device_semaphore* semaphore, uint64_t value,
+                                            bowline_error** error);
+  bowline_code (*device_semaphore_signal)(bowline_device_semaphore* semaphore, uint64_t value,
+                                          bowline_error** error);
 } bowline_api;
 
 /// Returns the table of functions of this version, or NULL if the library does not have it.

@@ -57,9 +57,14 @@ typedef struct bowline_builder bowline_builder;  ///< As bowline::GraphBuilder.
 typedef struct bowline_session bowline_session;  ///< As bowline::Session.
 typedef struct bowline_trainer bowline_trainer;  ///< As bowline::Trainer.
 
+typedef struct bowline_device_buffer bowline_device_buffer;        ///< As bowline::DeviceBuffer.
+typedef struct bowline_pending_run bowline_pending_run;            ///< As bowline::PendingRun.
+typedef struct bowline_device_semaphore bowline_device_semaphore;  ///< As DeviceSemaphore.
+
 // ---------------------------------------------------------------------------- structs for tensors
 
-/// A tensor in host memory, contiguous and row-major, as bowline::Tensor.
+/// A tensor in host memory or in a buffer of a device, as bowline::Tensor. It is contiguous and
+/// row-major.
 typedef struct bowline_tensor {
   size_t size;
   const char* name;  ///< Name of an input, an output or a parameter.
@@ -68,6 +73,10 @@ typedef struct bowline_tensor {
   const int64_t* shape;  ///< `rank` sizes. It may be NULL if `rank` is 0.
   void* data;            ///< The first element. Inputs are only read.
   uint64_t bytes;        ///< Size of `data`. It must be the size of the tensor.
+  /// (optional) The buffer that has the elements, for inputs and outputs of a session. `data` is
+  /// then NULL.
+  bowline_device_buffer* buffer;
+  uint64_t offset;  ///< Where the elements begin in `buffer`, in bytes.
 } bowline_tensor;
 
 /// A per-step scalar, as bowline::StepScalar.
@@ -179,6 +188,13 @@ typedef void (*bowline_task)(void* context, size_t index);
 /// Calls task(context, i) for each i from 0 to count - 1, as bowline::DeviceOptions::executor.
 typedef void (*bowline_executor)(void* user, size_t count, bowline_task task, void* context);
 
+/// As bowline::HostAllocator. The memory begins at a multiple of `alignment`. NULL: there is none.
+typedef void* (*bowline_allocate)(void* user, size_t bytes, size_t alignment);
+typedef void (*bowline_free)(void* user, void* memory, size_t bytes);
+
+/// Called after a submitted run, as bowline::RunRequest::done. `message` is "" without an error.
+typedef void (*bowline_run_callback)(void* user, bowline_code code, const char* message);
+
 /// As bowline::DeviceOptions.
 typedef struct bowline_device_options {
   size_t size;
@@ -194,7 +210,46 @@ typedef struct bowline_device_options {
   void* executor_user;        ///< Passed to `executor`.
   bowline_log_callback log;   ///< (optional) Gets messages.
   void* log_user;             ///< Passed to `log`.
+  bowline_allocate allocate;  ///< (optional) Allocates the memory of the CPU.
+  bowline_free deallocate;    ///< Takes the memory back. It is set if `allocate` is.
+  void* allocator_user;       ///< Passed to `allocate` and `deallocate`.
 } bowline_device_options;
+
+/// Locks or unlocks a queue, as bowline::ExternalVulkan::lock.
+typedef void (*bowline_queue_lock)(void* user);
+
+/// As bowline::ExternalVulkan. The C++ header external.h describes the members.
+typedef struct bowline_external_vulkan {
+  size_t size;
+  void (*get_instance_proc_addr)(void);  ///< vkGetInstanceProcAddr.
+  void* instance;                        ///< VkInstance
+  void* physical_device;                 ///< VkPhysicalDevice
+  void* device;                          ///< VkDevice
+  void* queue;                           ///< VkQueue
+  const void* create_info;               ///< VkDeviceCreateInfo
+  bowline_queue_lock lock;               ///< (optional)
+  bowline_queue_lock unlock;             ///< (optional)
+  void* user;                            ///< Passed to `lock` and `unlock`.
+  uint32_t queue_family;
+} bowline_external_vulkan;
+
+/// As bowline::ExternalCuda.
+typedef struct bowline_external_cuda {
+  size_t size;
+  void* context;  ///< CUcontext
+  void* stream;   ///< (optional) CUstream
+} bowline_external_cuda;
+
+/// The kind of a file descriptor, as bowline::ExternalHandle.
+enum { BOWLINE_OPAQUE_FD = 0, BOWLINE_DMA_BUF = 1 };
+
+/// As bowline::ExportedMemory.
+typedef struct bowline_exported_memory {
+  size_t size;
+  uint64_t allocation_bytes;
+  uint64_t bytes;
+  int32_t fd;  ///< The caller closes it.
+} bowline_exported_memory;
 
 /// As bowline::DeviceCounters.
 typedef struct bowline_device_counters {

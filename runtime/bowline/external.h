@@ -1,0 +1,229 @@
+/// \file
+/// Objects of the program that Bowline uses: devices of Vulkan and CUDA, and their memory.
+///
+/// This header needs no header of Vulkan or CUDA. Pointers to void are handles of them: VkInstance,
+/// VkPhysicalDevice, VkDevice, VkQueue, CUcontext and CUstream. A VkBuffer or VkSemaphore is a
+/// uint64_t. Bowline never destroys an object of the program. bowline.h does not include this
+/// header.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bowline/buffer.h"
+#include "bowline/device.h"
+#include "bowline/status.h"
+
+#pragma GCC visibility push(default)
+
+namespace bowline {
+
+/// A VkDevice of the program, with a queue that Bowline may submit to. All members must be set,
+/// except those with a default in their comment.
+///
+/// The objects must stay valid until the last copy of the Device, its models, and its buffers are
+/// destroyed.
+struct ExternalVulkan {
+  /// vkGetInstanceProcAddr of the loader that made `instance`, as PFN_vkGetInstanceProcAddr.
+  void (*get_instance_proc_addr)() = nullptr;
+  void* instance = nullptr;         ///< VkInstance, made for version 1.2 or newer.
+  void* physical_device = nullptr;  ///< VkPhysicalDevice of `instance`.
+  void* device = nullptr;           ///< VkDevice of `physical_device`.
+  void* queue = nullptr;            ///< VkQueue of `device`, made without flags.
+  uint32_t queue_family = 0;        ///< Family of `queue`. It must have compute.
+  /// The VkDeviceCreateInfo that was passed to vkCreateDevice(), with its pNext chain.
+  ///
+  /// Vulkan has no call that tells which extensions and features a VkDevice enables. Bowline reads
+  /// them here, and uses no others. adopt_vulkan() only reads it, and keeps no pointer to it.
+  /// vulkan_requirements() says what to enable.
+  const void* create_info = nullptr;
+  /// Locks and unlocks the queue. Bowline holds the lock during each vkQueueSubmit(), and during no
+  /// other call. Leave both empty if no other thread uses the queue while Bowline does.
+  ///
+  /// They must not throw, and must not call functions that use the device.
+  std::function<void()> lock = {};
+  std::function<void()> unlock = {};
+};
+
+/// What a program enables when it makes a VkDevice for Bowline.
+struct VulkanRequirements {
+  /// Names of device extensions that Bowline uses and the device has. Enable all that you can: each
+  /// of them only makes Bowline faster.
+  std::vector<std::string> extensions = {};
+  /// Names of features without which adopt_vulkan() returns unsupported, as members of the Vulkan
+  /// structs: "timelineSemaphore".
+  std::vector<std::string> needed_features = {};
+  /// Names of features that the device has, and that Bowline uses if they are enabled.
+  std::vector<std::string> wanted_features = {};
+  /// The first struct of a chain that enables all these features: VkDeviceCreateInfo::pNext.
+  ///
+  /// It begins with VkPhysicalDeviceFeatures2, so VkDeviceCreateInfo::pEnabledFeatures must be
+  /// null. It has VkPhysicalDeviceVulkan12Features. A program with an own chain that has one of
+  /// these structs enables the features by their names instead. Null if the device cannot be used.
+  const void* features = nullptr;
+  std::shared_ptr<const void> owner = {};  ///< Owns `features`. Keep it until vkCreateDevice().
+};
+
+/// Returns what to enable in a VkDevice for adopt_vulkan(). It makes no device.
+///
+/// The parameters are as the members of ExternalVulkan.
+///
+/// Errors:
+/// - bad_argument: a parameter is null, or the instance does not have this device.
+/// - unsupported: Bowline cannot use the device, or this build has no Vulkan. The message says why.
+Result<VulkanRequirements> vulkan_requirements(void (*get_instance_proc_addr)(), void* instance,
+                                               void* physical_device);
+
+/// Opens the VkDevice of the program. DeviceInfo::name of the result is "vulkan:external".
+///
+/// The first opening runs the self test of the device, which takes some time. With
+/// DeviceOptions::cache_folder, later ones read its result.
+///
+/// If the device is lost, functions return device_lost. The program then destroys all objects of
+/// this Device, makes a new VkDevice, and adopts it.
+///
+/// Errors:
+/// - bad_argument: a handle is null, the instance does not have this device, or the device has no
+///   such queue family. Or only one of `lock` and `unlock` is set.
+/// - unsupported: a needed feature is not enabled. The message has its name.
+/// - unsupported: Bowline cannot use the device, or this build has no Vulkan. The message says why.
+Result<Device> adopt_vulkan(const ExternalVulkan& external, const DeviceOptions& options = {});
+
+/// A CUDA context of the program.
+///
+/// The context and the stream must stay valid until the last copy of the Device, its models, and
+/// its buffers are destroyed.
+struct ExternalCuda {
+  /// CUcontext. Bowline makes it current during each call, and then restores the context that the
+  /// thread had.
+  void* context = nullptr;
+  /// (optional) CUstream of `context`. Bowline submits all work to it, in order with the work of
+  /// the program. Null: Bowline makes its own stream.
+  void* stream = nullptr;
+};
+
+/// Opens a CUDA device in a context of the program. DeviceInfo::name of the result is
+/// "cuda:external".
+///
+/// Errors:
+/// - bad_argument: the context is null or not valid.
+/// - unsupported: Bowline cannot use the GPU, or this build has no CUDA. The message says why.
+Result<Device> adopt_cuda(const ExternalCuda& external, const DeviceOptions& options = {});
+
+/// The kind of a file descriptor for memory or a semaphore.
+enum class ExternalHandle : uint8_t {
+  opaque_fd,  ///< Between drivers of the same kind: VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT.
+  dma_buf,    ///< Of Linux, memory only: VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT.
+};
+
+/// Takes a VkBuffer of the program. `device` is from adopt_vulkan().
+///
+/// `bytes` bytes from `offset` on are the DeviceBuffer. The VkBuffer must have memory, and the
+/// usages VK_BUFFER_USAGE_TRANSFER_SRC_BIT and VK_BUFFER_USAGE_TRANSFER_DST_BIT. The queue family
+/// of the device must be able to use it. It must stay valid until the last copy of the result is
+/// destroyed. A run copies between it and the memory of the plan, on the device.
+///
+/// A run must come after earlier work of the program on the buffer. Submit this work to the same
+/// queue, or let DeviceSemaphore::wait_for() wait for it. Bowline submits a barrier for transfers
+/// and compute shaders before each copy.
+///
+/// Errors:
+/// - bad_argument: the handle is 0, or `offset` is not a multiple of 4.
+/// - unsupported: the device is not from adopt_vulkan().
+Result<DeviceBuffer> adopt_vulkan_buffer(const Device& device, uint64_t buffer, uint64_t offset,
+                                         uint64_t bytes);
+
+/// Allocates memory that another process or API can import. Only for Vulkan devices.
+///
+/// Errors: as DeviceBuffer::create().
+/// - unsupported: the device cannot export such memory.
+Result<DeviceBuffer> create_exportable(const Device& device, uint64_t bytes, ExternalHandle kind);
+
+/// A file descriptor of device memory, and where the buffer lies in it.
+struct ExportedMemory {
+  int fd = -1;                    ///< The caller closes it.
+  uint64_t allocation_bytes = 0;  ///< Size of the whole allocation.
+  uint64_t bytes = 0;             ///< Size of the buffer, which begins at offset 0.
+};
+
+/// Returns a new file descriptor of a buffer from create_exportable().
+///
+/// Errors:
+/// - bad_argument: the buffer is not from create_exportable().
+Result<ExportedMemory> export_memory(const DeviceBuffer& buffer);
+
+/// Imports memory of another process or API. Only for Vulkan devices.
+///
+/// The library takes `memory.fd` if it succeeds; else the caller still owns it. Memory of the kind
+/// opaque_fd must come from the same driver and GPU.
+///
+/// Errors:
+/// - bad_argument: the descriptor is not valid, or the buffer does not fit into the allocation.
+/// - unsupported: the device cannot import such memory.
+Result<DeviceBuffer> import_memory(const Device& device, const ExportedMemory& memory,
+                                   ExternalHandle kind);
+
+/// A semaphore of a Vulkan device, which orders work of Bowline and of the program.
+///
+/// Threads: any thread may call the functions.
+class DeviceSemaphore {
+ public:
+  /// Takes a VkSemaphore of the program. `device` is from adopt_vulkan(). It must stay valid until
+  /// the last copy of the result is destroyed.
+  ///
+  /// Errors:
+  /// - bad_argument: the handle is 0.
+  /// - unsupported: the device is not from adopt_vulkan().
+  static Result<DeviceSemaphore> adopt_vulkan(const Device& device, uint64_t semaphore,
+                                              bool timeline);
+  /// Makes a semaphore that another process or API can import as an opaque descriptor.
+  ///
+  /// Errors:
+  /// - unsupported: the device cannot export semaphores.
+  static Result<DeviceSemaphore> create_exportable(const Device& device, bool timeline);
+  /// Imports a semaphore as an opaque descriptor. It takes `fd` if it succeeds.
+  ///
+  /// Errors:
+  /// - bad_argument: the descriptor is not valid.
+  /// - unsupported: the device cannot import semaphores.
+  static Result<DeviceSemaphore> import_fd(const Device& device, int fd, bool timeline);
+
+  ~DeviceSemaphore();
+  DeviceSemaphore(const DeviceSemaphore&);
+  DeviceSemaphore& operator=(const DeviceSemaphore&);
+  DeviceSemaphore(DeviceSemaphore&&) noexcept;
+  DeviceSemaphore& operator=(DeviceSemaphore&&) noexcept;
+
+  /// Returns a new file descriptor of a semaphore from create_exportable(). The caller closes it.
+  ///
+  /// Errors:
+  /// - bad_argument: the semaphore is not from create_exportable().
+  Result<int> export_fd() const;
+
+  /// Lets all later work of the device wait for the semaphore, on the device. `value` is for
+  /// timelines. The call itself does not wait.
+  ///
+  /// The signal must have been submitted before, or must not depend on this thread: later calls on
+  /// the device wait for it. After 60 s without a signal, they return device_lost.
+  ///
+  /// Errors:
+  /// - device_lost: the device was lost.
+  Status wait_for(uint64_t value = 0) const;
+  /// Signals the semaphore after all earlier work of the device. `value` is for timelines, and must
+  /// be larger than the current value.
+  ///
+  /// Errors: as wait_for().
+  Status signal(uint64_t value = 0) const;
+
+ private:
+  struct State;
+  explicit DeviceSemaphore(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace bowline
+
+#pragma GCC visibility pop

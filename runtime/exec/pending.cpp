@@ -1,0 +1,188 @@
+#include "exec/pending.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/boundary.h"
+
+namespace bowline::detail::exec {
+
+PendingState::PendingState(std::shared_ptr<QueueState> queue, const RunRequest& request)
+    : queue_(std::move(queue)), entry_point_(request.entry_point) {
+  for (StepScalar scalar : request.scalars) {
+    scalar.name = names_.emplace_back(scalar.name);
+    scalars_.push_back(scalar);
+  }
+  request_ = {entry_point_, keep(request.inputs),    keep(request.outputs),
+              scalars_,     keep(request.overrides), request.done};
+}
+
+std::span<const Tensor> PendingState::keep(std::span<const Tensor> tensors) {
+  std::vector<Tensor>& kept = tensors_.emplace_back(tensors.begin(), tensors.end());
+  for (Tensor& t : kept) {
+    t.name = names_.emplace_back(t.name);
+    t.buffer = t.buffer == nullptr ? nullptr : &buffers_.emplace_back(*t.buffer);
+  }
+  return kept;
+}
+
+bool PendingState::done() const {
+  const std::lock_guard lock(queue_->mutex);
+  return done_;
+}
+
+Status PendingState::wait() const {
+  if (queue_->was_forked()) {
+    // Another thread of the parent may have held the mutex.
+    BOWLINE_REQUIRE_CODE(done_, Code::device_lost,
+                         "The run was submitted before fork(), and this is the child process. "
+                         "Open a device here, and load the model again.");
+    return result_;
+  }
+  std::unique_lock lock(queue_->mutex);
+  BOWLINE_REQUIRE(done_ || queue_->worker != std::this_thread::get_id(),
+                  "A callback of a run waits for a later run of its session, which begins only "
+                  "after the callback has returned.");
+  queue_->changed.wait(lock, [&] { return done_; });
+  return result_;
+}
+
+void PendingState::cancel() {
+  if (queue_->was_forked()) {
+    return;
+  }
+  const std::lock_guard lock(queue_->mutex);
+  cancelled_ = true;
+  if (queue_->cancel != nullptr && !queue_->runs.empty() && queue_->runs.front().get() == this) {
+    queue_->cancel->ask_now();
+  }
+}
+
+namespace {
+
+Status cancelled_early() {
+  return Status(Code::cancelled, "The run was cancelled before it began.");
+}
+
+}  // namespace
+
+RunQueue::RunQueue(Run run, std::function<void()> ended, CancelRequest& cancel)
+    : run_(std::move(run)), ended_(std::move(ended)), cancel_(cancel) {}
+
+RunQueue::~RunQueue() {
+  if (was_forked()) {
+    // The thread does not exist in this process.
+    static_cast<void>(thread_.release());
+    return;
+  }
+  std::unique_lock lock(state_->mutex);
+  state_->ends = true;
+  if (state_->worker == std::this_thread::get_id()) {
+    while (!state_->runs.empty()) {
+      end_first(cancelled_early(), lock);
+    }
+    thread_->detach();
+    return;
+  }
+  if (state_->cancel != nullptr) {
+    state_->cancel->ask_now();
+  }
+  lock.unlock();
+  state_->changed.notify_all();
+  if (thread_ != nullptr) {
+    thread_->join();
+  }
+}
+
+Status RunQueue::start() {
+  if (thread_ != nullptr) {
+    return {};
+  }
+  const auto work = [this, state = state_] {
+    std::unique_lock lock(state->mutex);
+    // A callback may destroy the queue: then `ends` is set, and nothing is pending.
+    while (!state->ends || !state->runs.empty()) {
+      if (state->runs.empty()) {
+        state->changed.wait(lock);
+      } else {
+        run_first(lock);
+      }
+    }
+  };
+#ifdef __cpp_exceptions
+  try {
+    thread_ = std::make_unique<std::thread>(work);
+  } catch (const std::system_error&) {
+    return Status(Code::out_of_memory,
+                  "The system cannot start a thread for submitted runs. Use Session::run().");
+  }
+#else
+  thread_ = std::make_unique<std::thread>(work);
+#endif
+  state_->worker = thread_->get_id();
+  return {};
+}
+
+Result<std::shared_ptr<PendingState>> RunQueue::add(const RunRequest& request) {
+  BOWLINE_REQUIRE_CODE(!was_forked(), Code::device_lost,
+                       "The session was made before fork(), and this is the child process. Open a "
+                       "device here, and load the model again.");
+  auto run = std::make_shared<PendingState>(state_, request);
+  const std::lock_guard lock(state_->mutex);
+  BOWLINE_REQUIRE(state_->runs.size() < Session::kMostPending,
+                  "{} runs are pending, which is the most. Wait for one of them.",
+                  state_->runs.size());
+  BOWLINE_TRY(start());
+  state_->runs.push_back(run);
+  state_->changed.notify_all();
+  return run;
+}
+
+Status RunQueue::settle() {
+  BOWLINE_REQUIRE_CODE(!was_forked(), Code::device_lost,
+                       "The session was made before fork(), and this is the child process. Open a "
+                       "device here, and load the model again.");
+  std::unique_lock lock(state_->mutex);
+  BOWLINE_REQUIRE(state_->worker != std::this_thread::get_id(),
+                  "A callback of a submitted run uses its session. It may only submit runs.");
+  state_->changed.wait(lock, [&] { return state_->runs.empty(); });
+  return {};
+}
+
+void RunQueue::run_first(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<PendingState> run = state_->runs.front();
+  if (run->cancelled_ || state_->ends) {
+    end_first(cancelled_early(), lock);
+    return;
+  }
+  state_->cancel = &cancel_;
+  lock.unlock();
+  Status result;
+  {
+    const std::lock_guard in_use(use_);
+    result = guarded([&] { return run_(run->request_); });
+  }
+  lock.lock();
+  state_->cancel = nullptr;
+  if (run->cancelled_ || state_->ends) {
+    cancel_.forget();
+  }
+  end_first(std::move(result), lock);
+}
+
+void RunQueue::end_first(Status result, std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<PendingState> run = state_->runs.front();
+  ended_();
+  const std::function<void(const Status&)> done = std::exchange(run->request_.done, nullptr);
+  run->result_ = result;
+  run->done_ = true;
+  state_->runs.pop_front();
+  state_->changed.notify_all();
+  if (done != nullptr) {
+    lock.unlock();
+    ignoring_exceptions([&] { done(result); });
+    lock.lock();
+  }
+}
+
+}  // namespace bowline::detail::exec

@@ -1,0 +1,95 @@
+// Submitted runs: a thread per session runs them in order.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "bowline.h"
+#include "device/fork.h"
+#include "exec/segment.h"
+
+namespace bowline::detail::exec {
+
+class PendingState;
+
+// What a queue shares with its runs, which may outlive it.
+struct QueueState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::shared_ptr<PendingState>> runs;  // the first one may be active
+  bool ends = false;
+  CancelRequest* cancel = nullptr;  // of the active run
+  std::thread::id worker;
+  uint32_t forks = device::forks();
+
+  bool was_forked() const { return forks != device::forks(); }
+};
+
+// The state of a PendingRun, with a copy of its request.
+//
+// Threads: any thread.
+class PendingState {
+ public:
+  PendingState(std::shared_ptr<QueueState> queue, const RunRequest& request);
+  PendingState(const PendingState&) = delete;
+  PendingState& operator=(const PendingState&) = delete;
+
+  bool done() const;
+  Status wait() const;
+  void cancel();
+
+ private:
+  friend class RunQueue;
+  std::span<const Tensor> keep(std::span<const Tensor> tensors);
+
+  std::shared_ptr<QueueState> queue_;
+  std::string entry_point_;
+  std::deque<std::string> names_;
+  std::deque<DeviceBuffer> buffers_;
+  std::deque<std::vector<Tensor>> tensors_;
+  std::vector<StepScalar> scalars_;
+  RunRequest request_;
+  bool cancelled_ = false;  // by cancel()
+  bool done_ = false;
+  Status result_;
+};
+
+// The submitted runs of a session, and their thread.
+class RunQueue {
+ public:
+  using Run = std::function<Status(const RunRequest& request)>;
+
+  // `run` runs a request. `ended` is called after each request, before its waiters continue.
+  RunQueue(Run run, std::function<void()> ended, CancelRequest& cancel);
+  // Cancels the runs and waits. In a callback of a run, it does not wait for that callback.
+  ~RunQueue();
+  RunQueue(const RunQueue&) = delete;
+  RunQueue& operator=(const RunQueue&) = delete;
+
+  // Errors  bad_argument: too many runs are pending. out_of_memory: there is no thread.
+  Result<std::shared_ptr<PendingState>> add(const RunRequest& request);
+  // Waits until no run is pending.
+  // Errors  bad_argument: the thread of the queue calls it, and would wait forever.
+  Status settle();
+  // Held while the session is used.
+  std::mutex& use() { return use_; }
+  bool was_forked() const { return state_->was_forked(); }
+
+ private:
+  Status start();
+  void run_first(std::unique_lock<std::mutex>& lock);
+  // Ends the first run. Its callback may destroy the queue.
+  void end_first(Status result, std::unique_lock<std::mutex>& lock);
+
+  std::shared_ptr<QueueState> state_ = std::make_shared<QueueState>();
+  Run run_;
+  std::function<void()> ended_;
+  CancelRequest& cancel_;
+  std::mutex use_;
+  std::unique_ptr<std::thread> thread_;
+};
+
+}  // namespace bowline::detail::exec
