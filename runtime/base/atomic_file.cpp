@@ -159,7 +159,10 @@ Status AtomicFile::commit() {
   }
   Status status;
   if (files_.rename(temporary_.c_str(), path_.c_str()) != 0) {
-    status = failed("rename");
+    // Only Windows refuses to replace an open file.
+    status = failed(errno == EBUSY ? "replacing a file that is open or mapped into memory (see "
+                                     "OpenOptions::memory_map)"
+                                   : "rename");
   } else {
     files_.close(fd_);
     fd_ = -1;

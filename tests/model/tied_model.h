@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "base/format.h"
 #include "bowline.h"
@@ -44,8 +45,10 @@ inline Model make_tied_model(const ModelSize& size = {}) {
 class Folder {
  public:
   Folder() {
-    std::string name = testing::TempDir() + "bowline-XXXXXX";
-    path_ = mkdtemp(name.data());
+    std::random_device random;
+    do {
+      path_ = format("{}bowline-{}", testing::TempDir(), random());
+    } while (!std::filesystem::create_directory(path_));
   }
   ~Folder() { std::filesystem::remove_all(path_); }
   std::string operator/(std::string_view name) const { return format("{}/{}", path_, name); }

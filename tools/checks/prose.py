@@ -224,7 +224,7 @@ def check_help(path, text):
 
 def check_title(title):
     first = re.split(r"\s", re.sub(r"^[^:]*: ", "", title))[0]
-    if not re.fullmatch(r"[A-Z][a-z]+", first) or NO_VERB.fullmatch(first.lower()):
+    if not re.fullmatch(r"[A-Z][a-z]+(-[a-z]+)?", first) or NO_VERB.fullmatch(first.lower()):
         yield f"The commit title \"{title}\" does not start with a verb: '{first}'."
 
 

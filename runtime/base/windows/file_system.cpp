@@ -303,8 +303,16 @@ int FileSystem::rename(const char* from, const char* to) {
   if (source.empty() || target.empty()) {
     return failed();
   }
-  return result_of(MoveFileExW(source.c_str(), target.c_str(),
-                               MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH));
+  if (MoveFileExW(source.c_str(), target.c_str(),
+                  MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) != 0) {
+    return 0;
+  }
+  failed();
+  const DWORD attributes = GetFileAttributesW(target.c_str());
+  const bool is_file = attributes != INVALID_FILE_ATTRIBUTES &&
+                       (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY)) == 0;
+  errno = errno == EACCES && is_file ? EBUSY : errno;
+  return -1;
 }
 
 int FileSystem::unlink(const char* path) {
