@@ -164,7 +164,8 @@ TEST(Calls, ClosedHandlesAreRefused) {
   const Handles closed = world.h;
   world.close();
   for (const Call& c : kCalls) {
-    if (c.first != First::none) {
+    // Only Vulkan devices make a device_semaphore, and the world has the CPU.
+    if (c.first != First::none && c.first != First::device_semaphore) {
       const Outcome done = made(c, closed);
       expect_refused(c, done);
       // A function that makes a handle checks "out" first.

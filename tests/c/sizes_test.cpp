@@ -17,9 +17,17 @@ struct Larger {
   unsigned char more[kMore];
 };
 
+// The size of a struct before it grew. Programs that were compiled then still work.
+template <class T>
+constexpr size_t kOldSize = sizeof(T);
+template <>
+constexpr size_t kOldSize<bowline_tensor> = offsetof(bowline_tensor, buffer);
+template <>
+constexpr size_t kOldSize<bowline_device_options> = offsetof(bowline_device_options, allocate);
+
 template <class T>
 std::vector<size_t> wrong_sizes() {
-  return {0, 1, sizeof(T) - 1, 1 << 20, SIZE_MAX};
+  return {0, 1, kOldSize<T> - 1, 1 << 20, SIZE_MAX};
 }
 
 struct Sizes : ::testing::Test {
@@ -32,6 +40,9 @@ struct Sizes : ::testing::Test {
     larger.known.size = sizeof(T);
     const Outcome exact = use(&larger.known);
     EXPECT_EQ(exact.message.find("The size of"), std::string::npos) << exact.message;
+    larger.known.size = kOldSize<T>;
+    const Outcome old = use(&larger.known);
+    EXPECT_EQ(old.message, exact.message);
     larger.known.size = sizeof(larger);
     const Outcome same = use(&larger.known);
     EXPECT_EQ(same.code, exact.code);
@@ -246,6 +257,18 @@ void Sizes::written() {
 }
 
 void Sizes::extras() {
+  reads<bowline_external_vulkan>("bowline_external_vulkan", {}, [&](const auto* e) {
+    bowline_device* out = nullptr;
+    return call(api()->adopt_vulkan, e, static_cast<const bowline_device_options*>(nullptr), &out);
+  });
+  reads<bowline_external_cuda>("bowline_external_cuda", {}, [&](const auto* e) {
+    bowline_device* out = nullptr;
+    return call(api()->adopt_cuda, e, static_cast<const bowline_device_options*>(nullptr), &out);
+  });
+  reads<bowline_exported_memory>("bowline_exported_memory", {}, [&](const auto* m) {
+    bowline_device_buffer* out = nullptr;
+    return call(api()->import_memory, h.device, m, BOWLINE_OPAQUE_FD, &out);
+  });
   options<bowline_adapter_options>("bowline_adapter_options", api()->adapter_options_init,
                                    [&](const bowline_adapter_options* o) {
                                      return call(api()->model_add_adapter, h.model, "", o, nullptr);
