@@ -83,6 +83,13 @@ class CudaBackend : public device::Backend {
                                                const DeviceOptions& options) const override {
     return CudaDevice::open(index, options.matmul_precision);
   }
+  using Backend::adopt;
+  Result<std::unique_ptr<device::Device>> adopt(const ExternalCuda& external,
+                                                const DeviceOptions& options,
+                                                DeviceInfo* out) const override {
+    *out = info({}, {});
+    return CudaDevice::adopt(external, options.matmul_precision, out);
+  }
   // `model`: the architecture and the number of multiprocessors, "90x132". "90x132+cublaslt" also
   // has the library.
   std::unique_ptr<device::Device> open_to_plan(std::string_view model,

@@ -159,9 +159,6 @@ class CublasLt final : public Blas {
  public:
   static std::unique_ptr<Blas> open() {
     std::unique_ptr<CublasLt> self(new CublasLt);
-    if (cudaGetDevice(&self->device_) != cudaSuccess) {
-      return nullptr;
-    }
     return ok(BlasLibrary::get().create(&self->handle_.value)) ? std::move(self) : nullptr;
   }
 
@@ -207,8 +204,7 @@ class CublasLt final : public Blas {
     const auto [at, is_new] = plans_.try_emplace({p, alignment, max_workspace});
     Plan& plan = at->second;
     if (is_new) {
-      plan.found = p.rounds_once(alignment) && cudaSetDevice(device_) == cudaSuccess &&
-                   describe(plan, p, alignment) &&
+      plan.found = p.rounds_once(alignment) && describe(plan, p, alignment) &&
                    choose(plan, handle_.value, alignment, max_workspace);
     }
     return plan;
@@ -218,7 +214,6 @@ class CublasLt final : public Blas {
     return at == plans_.end() ? nullptr : &at->second;
   }
 
-  int device_ = 0;  // whose heuristic is asked
   Handle handle_;
   // The caller serializes calls for a device.
   mutable std::map<std::tuple<BlasProduct, uint32_t, uint64_t>, Plan> plans_;

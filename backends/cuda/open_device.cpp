@@ -36,24 +36,55 @@ Status check(Buffer buffer, uint64_t offset, uint64_t bytes) {
 
 Result<std::unique_ptr<device::Device>> CudaDevice::open(int index, MatmulPrecision precision) {
   std::unique_ptr<CudaDevice> self(new CudaDevice(index));
-  BOWLINE_TRY(self->begin());
-  BOWLINE_CUDA(cudaStreamCreateWithFlags(&self->stream_, cudaStreamNonBlocking), "create a stream");
-  BOWLINE_TRY_ASSIGN(self->traits_, Traits::of(index));
-  const std::string problem = apply_variants(&self->traits_);
-  BOWLINE_REQUIRE_CODE(problem.empty(), Code::unsupported, "{}", problem);
-  self->set(precision);
-  self->blas_ = self->traits_.has_library ? Blas::open() : nullptr;
+  BOWLINE_TRY(self->start(precision));
+  return std::unique_ptr<device::Device>(std::move(self));
+}
+
+Result<std::unique_ptr<device::Device>> CudaDevice::adopt(const ExternalCuda& external,
+                                                          MatmulPrecision precision,
+                                                          DeviceInfo* info) {
+  BOWLINE_REQUIRE(external.context != nullptr, "ExternalCuda::context is null.");
+  const Current current(external.context);
+  BOWLINE_TRY(Status(current.status()));
+  BOWLINE_TRY_ASSIGN(const int index, device_of_context());
+  std::unique_ptr<CudaDevice> self(new CudaDevice(index, external.context));
+  if (external.stream != nullptr) {
+    self->stream_ = static_cast<cudaStream_t>(external.stream);
+    self->owns_stream_ = false;
+  }
+  BOWLINE_TRY(self->start(precision));
   cudaDeviceProp properties;
   BOWLINE_CUDA(cudaGetDeviceProperties(&properties, index), "ask for the name of the GPU");
+  info->name = "cuda:external";
+  info->description = std::string_view(properties.name);
+  return std::unique_ptr<device::Device>(std::move(self));
+}
+
+Status CudaDevice::start(MatmulPrecision precision) {
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
+  if (stream_ == nullptr) {
+    BOWLINE_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
+  }
+  recorder_ = stream_;
+  if (!owns_stream_) {
+    BOWLINE_CUDA(cudaStreamCreateWithFlags(&recorder_, cudaStreamNonBlocking), "create a stream");
+  }
+  BOWLINE_TRY_ASSIGN(traits_, Traits::of(index_));
+  const std::string problem = apply_variants(&traits_);
+  BOWLINE_REQUIRE_CODE(problem.empty(), Code::unsupported, "{}", problem);
+  set(precision);
+  blas_ = traits_.has_library ? Blas::open() : nullptr;
+  cudaDeviceProp properties;
+  BOWLINE_CUDA(cudaGetDeviceProperties(&properties, index_), "ask for the name of the GPU");
   int driver = 0;
   BOWLINE_CUDA(cudaDriverGetVersion(&driver), "ask for the version of the driver");
-  self->capabilities_.tuning = {
-      format("{} {}, code for sm_{}, {} multiprocessors{}{}{}", kDeviceName,
-             std::string_view(properties.name), self->traits_.code, self->traits_.processors,
-             self->traits_.tf32 ? ", TF32" : "",
-             self->traits_.variants.empty() ? "" : ", variants ", self->traits_.variants),
-      format("CUDA {}, {}", driver, Blas::description())};
-  return std::unique_ptr<device::Device>(std::move(self));
+  capabilities_.tuning = {format("{} {}, code for sm_{}, {} multiprocessors{}{}{}", kDeviceName,
+                                 std::string_view(properties.name), traits_.code,
+                                 traits_.processors, traits_.tf32 ? ", TF32" : "",
+                                 traits_.variants.empty() ? "" : ", variants ", traits_.variants),
+                          format("CUDA {}, {}", driver, Blas::description())};
+  return {};
 }
 
 std::unique_ptr<device::Device> CudaDevice::open_to_plan(const Traits& traits,
@@ -66,11 +97,24 @@ std::unique_ptr<device::Device> CudaDevice::open_to_plan(const Traits& traits,
 }
 
 CudaDevice::~CudaDevice() {
-  if (stream_ != nullptr) {
-    (void)cudaSetDevice(index_);
-    (void)cudaStreamSynchronize(stream_);
+  if (stream_ == nullptr) {
+    return;  // it only plans
+  }
+  const Current current(context_);
+  (void)choose_device();
+  (void)cudaStreamSynchronize(stream_);
+  if (recorder_ != nullptr && recorder_ != stream_) {
+    (void)cudaStreamDestroy(recorder_);
+  }
+  if (owns_stream_) {
     (void)cudaStreamDestroy(stream_);
   }
+  blas_ = nullptr;
+  block_counters_ = nullptr;
+}
+
+cudaError_t CudaDevice::choose_device() const {
+  return context_ == nullptr ? cudaSetDevice(index_) : cudaSuccess;
 }
 
 void CudaDevice::set(MatmulPrecision precision) {
@@ -78,9 +122,10 @@ void CudaDevice::set(MatmulPrecision precision) {
   capabilities_.matmul_precision = traits_.tf32 ? precision : MatmulPrecision::f32;
 }
 
-Status CudaDevice::begin() {
+Status CudaDevice::begin(const Current& current) {
   BOWLINE_TRY(Status(poisoned_));
-  return end(status_of(cudaSetDevice(index_), "choose the device"));
+  BOWLINE_TRY(Status(current.status()));
+  return end(status_of(choose_device(), "choose the device"));
 }
 
 Status CudaDevice::end(Status status) {
@@ -96,6 +141,10 @@ Status CudaDevice::synchronize() {
 }
 
 NodeAnswer CudaDevice::query(const NodeQuery& node) const {
+  const Current current(context_);
+  if (stream_ != nullptr) {
+    (void)choose_device();  // cuBLASLt may be asked for a plan
+  }
   NodeAnswer answer;
   const Result<const Kernel*> found = device::kernel_of<Kernel>(kKernels, kDeviceName, node);
   if (!found.ok()) {
@@ -118,7 +167,8 @@ NodeAnswer CudaDevice::query(const NodeQuery& node) const {
 }
 
 Result<device::MemoryInfo> CudaDevice::memory_info() {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
   size_t available = 0;
   size_t total = 0;
   BOWLINE_TRY(end(status_of(cudaMemGetInfo(&available, &total), "ask for the free memory")));
@@ -126,7 +176,8 @@ Result<device::MemoryInfo> CudaDevice::memory_info() {
 }
 
 Result<Buffer> CudaDevice::allocate(uint64_t bytes, MemoryKind kind) {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
   Result<std::unique_ptr<Memory>> memory = Memory::allocate(bytes, kind);
   if (!memory.ok()) {
     return end(std::move(memory).status());
@@ -136,7 +187,8 @@ Result<Buffer> CudaDevice::allocate(uint64_t bytes, MemoryKind kind) {
 
 void CudaDevice::free(Buffer buffer) {
   if (buffer.valid()) {
-    (void)cudaSetDevice(index_);
+    const Current current(context_);
+    (void)choose_device();
     if (pending_) {
       (void)synchronize();
     }
@@ -145,7 +197,8 @@ void CudaDevice::free(Buffer buffer) {
 }
 
 Status CudaDevice::copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
   BOWLINE_TRY(check(to, offset, from.size()));
   Memory& memory = memory_of(to);
   if (memory.host != nullptr) {
@@ -160,7 +213,8 @@ Status CudaDevice::copy_in(Buffer to, uint64_t offset, std::span<const std::byte
 }
 
 Status CudaDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
   BOWLINE_TRY(check(from, offset, to.size()));
   const Memory& memory = memory_of(from);
   if (memory.host != nullptr) {
@@ -176,7 +230,8 @@ Status CudaDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offse
 
 Status CudaDevice::copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
                         uint64_t bytes) {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
   BOWLINE_TRY(check(to, to_offset, bytes));
   BOWLINE_TRY(check(from, from_offset, bytes));
   Memory& target = memory_of(to);
@@ -198,7 +253,8 @@ Status CudaDevice::copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t fro
 }
 
 Status CudaDevice::fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
   BOWLINE_TRY(check(to, offset, bytes));
   Memory& memory = memory_of(to);
   BOWLINE_TRY(pending_ ? synchronize() : Status());
@@ -227,7 +283,8 @@ Status CudaDevice::make_block_counters() {
 
 Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
                                                       std::span<const Buffer> buffers) {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
   BOWLINE_REQUIRE(buffers.size() == program.slots, "{} buffers are bound to {} slots.",
                   buffers.size(), program.slots);
   std::vector<const Memory*> memories;
@@ -242,7 +299,7 @@ Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
   BOWLINE_TRY(pending_ ? synchronize() : Status());
   BOWLINE_TRY(end(make_block_counters()));
   Result<std::unique_ptr<CudaRecording>> recording =
-      CudaRecording::make(program, memories, stream_, blas_.get(), traits_,
+      CudaRecording::make(program, memories, recorder_, blas_.get(), traits_,
                           reinterpret_cast<uint32_t*>(block_counters_->device));
   if (!recording.ok()) {
     return end(std::move(recording).status());
@@ -256,21 +313,25 @@ Result<std::unique_ptr<Recording>> CudaDevice::plan(const Program& program) {
 }
 
 Status CudaDevice::submit(std::span<Recording* const> recordings) {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
   pending_ = true;
   for (Recording* r : recordings) {
-    BOWLINE_TRY(end(static_cast<CudaRecording*>(r)->submit()));
+    BOWLINE_TRY(end(static_cast<CudaRecording*>(r)->submit(stream_)));
   }
   return {};
 }
 
 Status CudaDevice::wait() {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
   return synchronize();
 }
 
 Result<std::vector<device::RecordTime>> CudaDevice::timestamps(Recording& recording) {
-  BOWLINE_TRY(begin());
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
+  BOWLINE_TRY(synchronize());  // the recording may be measured on another stream
   Result<std::vector<device::RecordTime>> times =
       static_cast<CudaRecording&>(recording).timestamps();
   if (!times.ok()) {

@@ -1,6 +1,8 @@
 // An opened CUDA device with one in-order stream.
 #pragma once
 
+#include "bowline/external.h"
+#include "context.h"
 #include "recording.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
@@ -8,6 +10,9 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 class CudaDevice : public device::Device {
  public:
   static Result<std::unique_ptr<device::Device>> open(int index, MatmulPrecision precision);
+  // Opens the device of a context of the program.
+  static Result<std::unique_ptr<device::Device>> adopt(const ExternalCuda& external,
+                                                       MatmulPrecision precision, DeviceInfo* info);
   // Needs no driver. See Backend::open_to_plan.
   static std::unique_ptr<device::Device> open_to_plan(const Traits& traits,
                                                       MatmulPrecision precision);
@@ -31,10 +36,13 @@ class CudaDevice : public device::Device {
   Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override;
 
  private:
-  explicit CudaDevice(int index) : index_(index) {}
+  explicit CudaDevice(int index, void* context = nullptr) : index_(index), context_(context) {}
+  // Prepares an opened device.
+  Status start(MatmulPrecision precision);
   // Starts every call: selects the device for this thread, and returns the sticky error if there is
-  // one.
-  Status begin();
+  // one. `current` has the context of the program.
+  Status begin(const Current& current);
+  cudaError_t choose_device() const;
   // Takes the precision if the GPU has it.
   void set(MatmulPrecision precision);
   // Keeps an error that makes the context unusable.
@@ -44,8 +52,11 @@ class CudaDevice : public device::Device {
   Status make_block_counters();
 
   int index_;
+  void* context_;  // CUcontext of the program, or null
+  bool owns_stream_ = true;
   device::Capabilities capabilities_ = {.alignment = kAlignment};
   cudaStream_t stream_ = nullptr;
+  cudaStream_t recorder_ = nullptr;  // captures graphs; the program may use `stream_` meanwhile
   std::unique_ptr<Blas> blas_;
   Traits traits_;
   std::unique_ptr<Memory> block_counters_;

@@ -359,9 +359,9 @@ Status CudaRecording::capture(bool accumulates) {
   return status_of(error, "capture a graph");
 }
 
-Status CudaRecording::submit() {
+Status CudaRecording::submit(cudaStream_t stream) {
   cudaGraphExec_t const graph = graphs_[accumulates()];
-  return status_of(cudaGraphLaunch(graph, stream_), "launch a graph");
+  return status_of(cudaGraphLaunch(graph, stream), "launch a graph");
 }
 
 Result<std::vector<RecordTime>> CudaRecording::timestamps() {

@@ -30,7 +30,8 @@ class CudaRecording : public device::Recording {
   uint32_t launches() const override { return launches_; }
   std::span<const std::vector<std::string>> kernels() const override { return kernels_; }
 
-  Status submit();
+  // `stream`: any stream of the context.
+  Status submit(cudaStream_t stream);
   // Runs the records one by one between events, without the graph.
   Result<std::vector<device::RecordTime>> timestamps();
 

@@ -66,8 +66,8 @@ Status cancelled_early() {
 
 }  // namespace
 
-RunQueue::RunQueue(Run run, std::function<void()> ended, CancelRequest& cancel)
-    : run_(std::move(run)), ended_(std::move(ended)), cancel_(cancel) {}
+RunQueue::RunQueue(Run run, std::function<void(bool)> pending, CancelRequest& cancel)
+    : run_(std::move(run)), pending_(std::move(pending)), cancel_(cancel) {}
 
 RunQueue::~RunQueue() {
   if (was_forked()) {
@@ -134,6 +134,7 @@ Result<std::shared_ptr<PendingState>> RunQueue::add(const RunRequest& request) {
                   state_->runs.size());
   BOWLINE_TRY(start());
   state_->runs.push_back(run);
+  pending_(true);
   state_->changed.notify_all();
   return run;
 }
@@ -172,7 +173,7 @@ void RunQueue::run_first(std::unique_lock<std::mutex>& lock) {
 
 void RunQueue::end_first(Status result, std::unique_lock<std::mutex>& lock) {
   const std::shared_ptr<PendingState> run = state_->runs.front();
-  ended_();
+  pending_(false);
   const std::function<void(const Status&)> done = std::exchange(run->request_.done, nullptr);
   run->result_ = result;
   run->done_ = true;

@@ -62,8 +62,9 @@ class RunQueue {
  public:
   using Run = std::function<Status(const RunRequest& request)>;
 
-  // `run` runs a request. `ended` is called after each request, before its waiters continue.
-  RunQueue(Run run, std::function<void()> ended, CancelRequest& cancel);
+  // `run` runs a request. `pending` is called with true when a request joins the queue, and with
+  // false after its run, before its waiters continue.
+  RunQueue(Run run, std::function<void(bool)> pending, CancelRequest& cancel);
   // Cancels the runs and waits. In a callback of a run, it does not wait for that callback.
   ~RunQueue();
   RunQueue(const RunQueue&) = delete;
@@ -86,7 +87,7 @@ class RunQueue {
 
   std::shared_ptr<QueueState> state_ = std::make_shared<QueueState>();
   Run run_;
-  std::function<void()> ended_;
+  std::function<void(bool)> pending_;
   CancelRequest& cancel_;
   std::mutex use_;
   std::unique_ptr<std::thread> thread_;

@@ -87,15 +87,12 @@ Result<std::shared_ptr<PendingState>> SessionState::submit(const RunRequest& req
       return run(is_named ? std::optional(r.entry_point) : std::nullopt, r.inputs, r.outputs,
                  r.scalars, r.overrides);
     };
-    queue_ = std::make_unique<RunQueue>(
-        run_now, [this] { model_->users.end_pending(); }, cancel_);
+    const auto pending = [this](bool begins) {
+      begins ? model_->users.begin_pending() : model_->users.end_pending();
+    };
+    queue_ = std::make_unique<RunQueue>(run_now, pending, cancel_);
   }
-  model_->users.begin_pending();
-  Result<std::shared_ptr<PendingState>> run = queue_->add(request);
-  if (!run.ok()) {
-    model_->users.end_pending();
-  }
-  return run;
+  return queue_->add(request);
 }
 
 Result<std::unique_lock<std::mutex>> SessionState::settle() const {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -138,6 +139,47 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = the_machine.runtime_version;
   return cudaSuccess;
 }
+namespace {
+
+constexpr int kInvalidContext = 201;  // CUDA_ERROR_INVALID_CONTEXT
+std::set<void*> contexts;
+thread_local std::vector<Context*> context_stack;
+
+}  // namespace
+
+Context* make_context() {
+  const std::lock_guard lock(mutex);
+  auto* const context = new Context;
+  contexts.insert(context);
+  return context;
+}
+void destroy_context(Context* context) {
+  const std::lock_guard lock(mutex);
+  contexts.erase(context);
+  delete context;
+}
+int push_context(void* context) {
+  const std::lock_guard lock(mutex);
+  if (!contexts.contains(context)) {
+    return kInvalidContext;
+  }
+  context_stack.push_back(static_cast<Context*>(context));
+  return 0;
+}
+int pop_context(void** context) {
+  if (context_stack.empty()) {
+    return kInvalidContext;
+  }
+  *context = context_stack.back();
+  context_stack.pop_back();
+  return 0;
+}
+int get_context_device(int* device) {
+  *device = 0;
+  return context_stack.empty() ? kInvalidContext : 0;
+}
+Context* current_context() { return context_stack.empty() ? nullptr : context_stack.back(); }
+
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = the_machine.devices;
   return note(the_machine.driver);

@@ -73,6 +73,15 @@ const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
+// The driver API, as far as context.h calls it. A test makes contexts.
+struct Context {};
+Context* make_context();
+void destroy_context(Context* context);
+int push_context(void* context);
+int pop_context(void** context);
+int get_context_device(int* device);
+// The context of this thread. Null: the primary context.
+Context* current_context();
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaSetDevice(int device);
