@@ -41,7 +41,7 @@ template <class State, class F>
 auto settled(State& state, F&& work) {
   using Out = std::invoke_result_t<F, decltype((*state))>;
   return guarded(state, "session", [&](auto& s) -> Out {
-    Result<std::unique_lock<std::mutex>> in_use = s.settle();
+    Result<std::unique_lock<device::Turns>> in_use = s.settle();
     if constexpr (std::is_constructible_v<Out, Status>) {
       if (!in_use.ok()) {
         return std::move(in_use).status();

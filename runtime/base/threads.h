@@ -23,6 +23,8 @@ struct Thread;
 Thread* start_thread(void (*run)(void*), void* argument);
 // Waits for the end of the thread and frees the object.
 void join_thread(Thread* thread);
+// Lets the thread end by itself. Frees the object.
+void detach_thread(Thread* thread);
 void sleep_for(std::chrono::nanoseconds time);
 
 // The number of cores that the process may use: 1 or more.

@@ -1,7 +1,7 @@
 #include "exec/pending.h"
 
 #include <algorithm>
-#include <system_error>
+#include <utility>
 
 #include "base/boundary.h"
 
@@ -40,10 +40,12 @@ Status PendingState::wait() const {
     return result_;
   }
   std::unique_lock lock(queue_->mutex);
-  BOWLINE_REQUIRE(done_ || queue_->worker != std::this_thread::get_id(),
+  BOWLINE_REQUIRE(done_ || queue_->worker != this_thread(),
                   "A callback of a run waits for a later run of its session, which begins only "
                   "after the callback has returned.");
-  queue_->changed.wait(lock, [&] { return done_; });
+  while (!done_) {
+    queue_->wait(lock);
+  }
   return result_;
 }
 
@@ -71,26 +73,37 @@ RunQueue::RunQueue(Run run, std::function<void(bool)> pending, CancelRequest& ca
 
 RunQueue::~RunQueue() {
   if (was_forked()) {
-    // The thread does not exist in this process.
-    static_cast<void>(thread_.release());
-    return;
+    return;  // the thread does not exist in this process
   }
   std::unique_lock lock(state_->mutex);
   state_->ends = true;
-  if (state_->worker == std::this_thread::get_id()) {
+  if (state_->worker == this_thread()) {
     while (!state_->runs.empty()) {
       end_first(cancelled_early(), lock);
     }
-    thread_->detach();
+    detach_thread(thread_);
     return;
   }
   if (state_->cancel != nullptr) {
     state_->cancel->ask_now();
   }
   lock.unlock();
-  state_->changed.notify_all();
+  state_->notify();
   if (thread_ != nullptr) {
-    thread_->join();
+    join_thread(thread_);
+  }
+}
+
+// A callback may destroy the queue: then `ends` is set, and nothing is pending.
+void RunQueue::work(QueueState& state) {
+  std::unique_lock lock(state.mutex);
+  state.worker = this_thread();
+  while (!state.ends || !state.runs.empty()) {
+    if (state.runs.empty()) {
+      state.wait(lock);
+    } else {
+      run_first(lock);
+    }
   }
 }
 
@@ -98,28 +111,20 @@ Status RunQueue::start() {
   if (thread_ != nullptr) {
     return {};
   }
-  const auto work = [this, state = state_] {
-    std::unique_lock lock(state->mutex);
-    // A callback may destroy the queue: then `ends` is set, and nothing is pending.
-    while (!state->ends || !state->runs.empty()) {
-      if (state->runs.empty()) {
-        state->changed.wait(lock);
-      } else {
-        run_first(lock);
-      }
-    }
+  // The thread may outlive the queue.
+  struct Start {
+    RunQueue* queue;
+    std::shared_ptr<QueueState> state;
   };
-#ifdef __cpp_exceptions
-  try {
-    thread_ = std::make_unique<std::thread>(work);
-  } catch (const std::system_error&) {
-    return Status(Code::out_of_memory,
-                  "The system cannot start a thread for submitted runs. Use Session::run().");
-  }
-#else
-  thread_ = std::make_unique<std::thread>(work);
-#endif
-  state_->worker = thread_->get_id();
+  auto start = std::make_unique<Start>(Start{this, state_});
+  const auto run = [](void* own) {
+    const std::unique_ptr<Start> s(static_cast<Start*>(own));
+    s->queue->work(*s->state);
+  };
+  thread_ = start_thread(run, start.get());
+  BOWLINE_REQUIRE_CODE(thread_ != nullptr, Code::out_of_memory,
+                       "The system cannot start a thread for submitted runs. Use Session::run().");
+  static_cast<void>(start.release());
   return {};
 }
 
@@ -135,7 +140,7 @@ Result<std::shared_ptr<PendingState>> RunQueue::add(const RunRequest& request) {
   BOWLINE_TRY(start());
   state_->runs.push_back(run);
   pending_(true);
-  state_->changed.notify_all();
+  state_->notify();
   return run;
 }
 
@@ -144,13 +149,15 @@ Status RunQueue::settle() {
                        "The session was made before fork(), and this is the child process. Open a "
                        "device here, and load the model again.");
   std::unique_lock lock(state_->mutex);
-  BOWLINE_REQUIRE(state_->worker != std::this_thread::get_id(),
+  BOWLINE_REQUIRE(state_->worker != this_thread(),
                   "A callback of a submitted run uses its session. It may only submit runs.");
-  state_->changed.wait(lock, [&] { return state_->runs.empty(); });
+  while (!state_->runs.empty()) {
+    state_->wait(lock);
+  }
   return {};
 }
 
-void RunQueue::run_first(std::unique_lock<std::mutex>& lock) {
+void RunQueue::run_first(std::unique_lock<device::Turns>& lock) {
   const std::shared_ptr<PendingState> run = state_->runs.front();
   if (run->cancelled_ || state_->ends) {
     end_first(cancelled_early(), lock);
@@ -171,14 +178,14 @@ void RunQueue::run_first(std::unique_lock<std::mutex>& lock) {
   end_first(std::move(result), lock);
 }
 
-void RunQueue::end_first(Status result, std::unique_lock<std::mutex>& lock) {
+void RunQueue::end_first(Status result, std::unique_lock<device::Turns>& lock) {
   const std::shared_ptr<PendingState> run = state_->runs.front();
   pending_(false);
   const std::function<void(const Status&)> done = std::exchange(run->request_.done, nullptr);
   run->result_ = result;
   run->done_ = true;
   state_->runs.pop_front();
-  state_->changed.notify_all();
+  state_->notify();
   if (done != nullptr) {
     lock.unlock();
     ignoring_exceptions([&] { done(result); });

@@ -1,14 +1,15 @@
 // Submitted runs: a thread per session runs them in order.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <mutex>
-#include <thread>
 
+#include "base/threads.h"
 #include "bowline.h"
 #include "device/fork.h"
+#include "device/turns.h"
 #include "exec/segment.h"
 
 namespace bowline::detail::exec {
@@ -17,15 +18,27 @@ class PendingState;
 
 // What a queue shares with its runs, which may outlive it.
 struct QueueState {
-  std::mutex mutex;
-  std::condition_variable changed;
+  device::Turns mutex;
+  std::atomic<uint32_t> changes{0};
   std::deque<std::shared_ptr<PendingState>> runs;  // the first one may be active
   bool ends = false;
   CancelRequest* cancel = nullptr;  // of the active run
-  std::thread::id worker;
+  ThreadId worker{};
   uint32_t forks = device::forks();
 
   bool was_forked() const { return forks != device::forks(); }
+  // Wakes the threads that wait.
+  void notify() {
+    changes.fetch_add(1);
+    changes.notify_all();
+  }
+  // Waits, without the lock, until notify() is called.
+  void wait(std::unique_lock<device::Turns>& lock) {
+    const uint32_t seen = changes.load();
+    lock.unlock();
+    changes.wait(seen);
+    lock.lock();
+  }
 };
 
 // The state of a PendingRun, with a copy of its request.
@@ -76,21 +89,22 @@ class RunQueue {
   // Errors  bad_argument: the thread of the queue calls it, and would wait forever.
   Status settle();
   // Held while the session is used.
-  std::mutex& use() { return use_; }
+  device::Turns& use() { return use_; }
   bool was_forked() const { return state_->was_forked(); }
 
  private:
   Status start();
-  void run_first(std::unique_lock<std::mutex>& lock);
+  void work(QueueState& state);
+  void run_first(std::unique_lock<device::Turns>& lock);
   // Ends the first run. Its callback may destroy the queue.
-  void end_first(Status result, std::unique_lock<std::mutex>& lock);
+  void end_first(Status result, std::unique_lock<device::Turns>& lock);
 
   std::shared_ptr<QueueState> state_ = std::make_shared<QueueState>();
   Run run_;
   std::function<void(bool)> pending_;
   CancelRequest& cancel_;
-  std::mutex use_;
-  std::unique_ptr<std::thread> thread_;
+  device::Turns use_;
+  Thread* thread_ = nullptr;
 };
 
 }  // namespace bowline::detail::exec

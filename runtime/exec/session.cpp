@@ -95,9 +95,9 @@ Result<std::shared_ptr<PendingState>> SessionState::submit(const RunRequest& req
   return queue_->add(request);
 }
 
-Result<std::unique_lock<std::mutex>> SessionState::settle() const {
+Result<std::unique_lock<device::Turns>> SessionState::settle() const {
   if (queue_ == nullptr) {
-    return std::unique_lock<std::mutex>();
+    return std::unique_lock<device::Turns>();
   }
   BOWLINE_TRY(queue_->settle());
   return std::unique_lock(queue_->use());

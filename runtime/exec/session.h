@@ -32,7 +32,7 @@ class SessionState final : public graph::User {
   Result<std::shared_ptr<PendingState>> submit(const RunRequest& request);
   // Waits until no run is pending. While the result lives, none begins.
   // Errors  as RunQueue::settle().
-  Result<std::unique_lock<std::mutex>> settle() const;
+  Result<std::unique_lock<device::Turns>> settle() const;
   void leave_device() override;
   MemoryReport memory() const;
   Counters counters() const { return counters_; }

@@ -40,6 +40,11 @@ void join_thread(Thread* thread) {
   delete thread;
 }
 
+void detach_thread(Thread* thread) {
+  pthread_detach(thread->handle);
+  delete thread;
+}
+
 void sleep_for(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
 
 void call_after_fork(void (*function)()) { (void)pthread_atfork(nullptr, nullptr, function); }

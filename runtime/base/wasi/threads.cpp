@@ -8,6 +8,7 @@ namespace bowline {
 
 Thread* start_thread(void (*)(void*), void*) { return nullptr; }
 void join_thread(Thread*) {}
+void detach_thread(Thread*) {}
 
 void sleep_for(std::chrono::nanoseconds time) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);

@@ -50,6 +50,11 @@ void join_thread(Thread* thread) {
   delete thread;
 }
 
+void detach_thread(Thread* thread) {
+  (void)CloseHandle(thread->handle);
+  delete thread;
+}
+
 void sleep_for(std::chrono::nanoseconds time) {
   constexpr auto kMost = std::chrono::milliseconds(INFINITE - 1);
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time);
