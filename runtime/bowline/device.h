@@ -23,8 +23,7 @@ namespace bowline {
 /// How matrix products multiply f32 operands. Sums are f32 in any case.
 enum class MatmulPrecision : uint8_t {
   f32,  ///< Exact products.
-  /// Tensor cores round the operands to TF32: they keep 10 bits of the fraction, and the range of
-  /// f32.
+  /// Tensor cores round the operands to TF32, which has the range of f32 and 10 fraction bits.
   tf32,
 };
 
@@ -60,35 +59,39 @@ struct DeviceOptions {
   /// The limit covers weights, activations, inputs, outputs and internal buffers of the backend. A
   /// call that would exceed it returns over_budget.
   uint64_t memory_budget = 0;
-  /// CUDA from sm_80 on: the lowest precision of products of f32 matrices (MatMul and Linear). tf32
-  /// is faster. Products of up to 8 rows, and operands that tensor cores cannot load, stay exact.
-  /// Other devices ignore tf32, and say so in DeviceInfo::notice.
+  /// CUDA from sm_80 on: the lowest precision that products of f32 matrices (MatMul and Linear) may
+  /// use. tf32 is faster. Products of up to 8 rows, and operands that tensor cores cannot load,
+  /// stay exact. Other devices ignore tf32, and say so in DeviceInfo::notice.
   MatmulPrecision matmul_precision = MatmulPrecision::f32;
   /// CPU on Linux: numbers of the cores on which the threads of the device may run. Empty: all
-  /// cores of the process. The thread that calls a function also computes, and keeps its own cores.
+  /// cores of the process. The thread that calls a function also computes, but `cores` does not
+  /// apply to it.
   std::vector<int> cores = {};
-  /// CPU on Linux: lowers the priority of the threads of the device, from 0 to 19. It is added to
-  /// the nice value of the process. The thread that calls a function keeps its own priority.
+  /// CPU on Linux: a value from 0 to 19 that is added to the nice value of the process, for the
+  /// threads of the device. A higher value means a lower priority. The thread that calls a function
+  /// keeps its own priority.
   int nice = 0;
-  /// CPU: the largest share of the time in which a thread computes, from 0.05 to 1.
+  /// CPU: a thread computes at most this share of the time, from 0.05 to 1.
   ///
   /// Below 1, each thread of a run sleeps after about 2 ms of work. This includes the thread that
-  /// calls run() or step(). Results keep their bits. Two devices have their own shares.
+  /// calls run() or step(). The results have the same bits. The limit holds for each device: two
+  /// devices together can use twice this share.
   double max_load = 1;
   /// CPU: (optional) runs the tasks of the device instead of its own threads.
   ///
   /// It calls task(i) for each i from 0 to count - 1, in any order and in any threads, and returns
   /// after all these calls. `count` is at most `threads`. It may run the tasks one after the other.
-  /// Results keep their bits.
+  /// The results have the same bits.
   ///
-  /// If it throws, or returns too early, the calling thread computes the rest. It must not call
-  /// functions that use this device: they return bad_argument in the same thread, and wait forever
-  /// in another thread. `cores` and `nice` cannot be used with it.
+  /// If the executor throws, or returns too early, the calling thread computes the rest. The
+  /// executor and its threads must not call functions that use this device. In the calling thread,
+  /// such a function returns bad_argument. In another thread, it waits forever. `cores` and `nice`
+  /// cannot be used with an executor; `max_load` can.
   Executor executor = {};
   /// (optional) Gets messages: the opened device, its notices, and each new plan.
   ///
-  /// One thread at a time calls it. Exceptions that it throws are ignored. Functions that use this
-  /// device return bad_argument if it calls them.
+  /// One thread at a time calls it. Exceptions that it throws are ignored. If it calls a function
+  /// that uses this device, the function returns bad_argument.
   std::function<void(LogLevel level, std::string_view message)> log = {};
   /// CPU: (optional) allocates the memory of the device: weights, activations, inputs and outputs.
   ///
@@ -108,12 +111,12 @@ struct DeviceInfo {
   std::string unusable;     ///< Why the device cannot be opened. Empty if it can.
   bool software = false;    ///< A GPU driver that runs on the CPU. "best" and "gpu" ignore it.
   bool for_tests = false;   ///< A device for tests only. "best" and "gpu" ignore it.
-  bool computes = true;     ///< false ("null"): the device checks calls but computes no results.
+  bool computes = true;     ///< false: the device "null", which checks calls but computes nothing.
   /// Variants of kernels that failed the self test of the device, each with the reason. Other
-  /// kernels replace them. Device::open() runs the test. list() does not, and leaves this empty.
+  /// kernels replace them. Only Device::open() runs this test, so this is empty after list().
   std::vector<std::string> switched_off = {};
-  /// Of an open device: why its tuning file is ignored (tune.h), and why "best" or "gpu" did not
-  /// take a better device. Also an option that it ignores. Empty if there is nothing to say.
+  /// For an open device: why its tuning file (tune.h) is ignored, and why "best" or "gpu" did not
+  /// take a better device. Also the options that it ignores. Empty if there is nothing to say.
   std::string notice = {};
 };
 
@@ -126,7 +129,7 @@ struct DeviceCounters {
   uint64_t copies_out = 0;   ///< Copies from the device to the host.
   uint64_t copies = 0;       ///< Copies on the device.
   uint64_t fills = 0;        ///< Fills of device memory with a constant.
-  uint64_t records = 0;      ///< Recorded command lists: one or more per plan.
+  uint64_t records = 0;      ///< Recorded command lists. A Session or Trainer has one or more.
   uint64_t submits = 0;      ///< Submissions of command lists.
 };
 
@@ -147,13 +150,14 @@ class Device {
   /// - "gpu": the first usable GPU; CUDA before Vulkan,
   /// - "best": as "gpu", or the CPU if there is no usable GPU,
   /// - "planning:" and a name, for example "planning:cpu": a device that allocates no memory.
-  ///   Sessions and Trainers report the memory that they would need. Their models need no values.
+  ///   Sessions and Trainers on it report the memory that they would need. Models on it need no
+  ///   values.
   ///
   /// Errors:
-  /// - bad_argument: no device has this name.
+  /// - bad_argument: no device has this name, an option is out of range, or the process may not use
+  ///   one of the `cores`.
   /// - unsupported: the device cannot be used, or fails its self test. The message says why.
   /// - over_budget: the memory budget is too small for the internal buffers.
-  /// - bad_argument: an option is out of range. Or the process may not use one of the `cores`.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 
   ~Device();
@@ -164,7 +168,7 @@ class Device {
 
   const DeviceInfo& info() const;
   DeviceCounters counters() const;
-  /// Sets all counters to zero except live_bytes. peak_bytes starts at live_bytes.
+  /// Sets peak_bytes to live_bytes, keeps live_bytes, and sets all other counters to zero.
   void reset_counters();
 
  private:
