@@ -265,16 +265,43 @@ TEST(SubmitOnTheCpu, AnActiveRunIsCancelledAlone) {
   EXPECT_EQ(run.wait().code(), Code::cancelled);
   EXPECT_EQ(run.wait().message(), "The run was cancelled.");
   EXPECT_OK(session.run(batch, {}));
-  // At the last record the result is complete, and the request does not reach the next run.
-  at.records = 0;
-  EXPECT_OK(session.run(batch, {}));
-  std::promise<PendingRun> again;
-  at.act = [&] { again.get_future().get().cancel(); };
-  at.left = at.records;
-  const PendingRun last = must(session.submit(request));
-  again.set_value(last);
-  (void)last.wait();
-  EXPECT_OK(session.run(batch, {}));
+}
+
+// Calls a function when values are read from the device.
+class ReadingDevice : public WrappedDevice {
+ public:
+  explicit ReadingDevice(const std::function<void()>& act) : WrappedDevice(open_cpu()), act_(act) {}
+  Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override {
+    act_();
+    return inner().copy_out(to, from, offset);
+  }
+
+ private:
+  const std::function<void()>& act_;
+};
+
+// The request comes when the result is complete. It does not reach the next run.
+TEST(SubmitOnTheCpu, ALateRequestCancelsNothing) {
+  std::function<void()> act = [] {};
+  const Device device = wrap("reading", std::make_unique<ReadingDevice>(act));
+  Model model = scaled();
+  ASSERT_OK(model.to(device));
+  Session session = must(Session::create(model, device, "forward", {}));
+  Floats x = {3};
+  const Tensor input = tensor("x", {1}, x);
+  RunRequest request;
+  request.inputs = {&input, 1};
+  std::promise<PendingRun> made;
+  bool asked = false;
+  act = [&] {
+    if (!std::exchange(asked, true)) {
+      made.get_future().get().cancel();
+    }
+  };
+  const PendingRun run = must(session.submit(request));
+  made.set_value(run);
+  EXPECT_OK(run.wait());
+  EXPECT_OK(session.run({&input, 1}, {}));
 }
 
 }  // namespace
