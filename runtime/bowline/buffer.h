@@ -20,17 +20,19 @@ namespace bowline {
 
 /// A buffer in the memory of a device. Copies refer to the same memory; the last copy frees it.
 ///
-/// A Tensor with Tensor::buffer reads an input from it, or writes an output to it, without a copy
-/// through host memory. So the output of one Session can be the input of another Session on the
-/// same Device. The values are row-major, as in host memory.
+/// If Tensor::buffer is set, a run reads the input from this buffer, or writes the output to it.
+/// The run copies the values on the device, between the buffer and the memory of its plan. So the
+/// output of one Session can be the input of another Session on the same Device. The values are
+/// row-major, as in host memory.
 ///
-/// Threads: any thread may call the functions. A copy waits for the running call of the device.
+/// Threads: any thread may call the functions. read() and write() wait for the running call of the
+/// device.
 class DeviceBuffer {
  public:
   /// Allocates memory on a device. All bytes are 0.
   ///
   /// Errors:
-  /// - out_of_memory: the device has no such memory left.
+  /// - out_of_memory: the device has too little memory left.
   /// - over_budget: the bytes exceed the memory budget of the device.
   /// - bad_argument: the Device was moved from.
   static Result<DeviceBuffer> create(const Device& device, uint64_t bytes);

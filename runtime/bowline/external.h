@@ -1,10 +1,9 @@
 /// \file
 /// Objects of the program that Bowline uses: devices of Vulkan and CUDA, and their memory.
 ///
-/// This header needs no header of Vulkan or CUDA. Pointers to void are handles of them: VkInstance,
-/// VkPhysicalDevice, VkDevice, VkQueue, CUcontext and CUstream. A VkBuffer or VkSemaphore is a
-/// uint64_t. Bowline never destroys an object of the program. bowline.h does not include this
-/// header.
+/// This header needs no header of Vulkan or CUDA. VkInstance, VkPhysicalDevice, VkDevice, VkQueue,
+/// CUcontext and CUstream have the type void*. VkBuffer and VkSemaphore have the type uint64_t.
+/// Bowline never destroys an object of the program. bowline.h does not include this header.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +20,14 @@
 
 namespace bowline {
 
-/// A VkDevice of the program, with a queue that Bowline may submit to. All members must be set,
-/// except those with a default in their comment.
+/// A VkDevice of the program, with a queue that Bowline may submit to. Set all members. Only `lock`
+/// and `unlock` may stay empty.
 ///
-/// The objects must stay valid until the last copy of the Device, its models, and its buffers are
-/// destroyed.
+/// The objects must stay valid until the last copy of the Device, its models, its buffers and its
+/// semaphores are destroyed.
 struct ExternalVulkan {
-  /// vkGetInstanceProcAddr of the loader that made `instance`, as PFN_vkGetInstanceProcAddr.
+  /// vkGetInstanceProcAddr of the loader that made `instance`, cast to this type. Bowline casts it
+  /// back to PFN_vkGetInstanceProcAddr.
   void (*get_instance_proc_addr)() = nullptr;
   void* instance = nullptr;         ///< VkInstance, made for version 1.2 or newer.
   void* physical_device = nullptr;  ///< VkPhysicalDevice of `instance`.
@@ -37,32 +37,32 @@ struct ExternalVulkan {
   /// The VkDeviceCreateInfo that was passed to vkCreateDevice(), with its pNext chain.
   ///
   /// Vulkan has no call that tells which extensions and features a VkDevice enables. Bowline reads
-  /// them here, and uses no others. adopt_vulkan() only reads it, and keeps no pointer to it.
+  /// them from this struct, and uses no others. adopt_vulkan() keeps no pointer to the struct.
   /// vulkan_requirements() says what to enable.
   const void* create_info = nullptr;
   /// Locks and unlocks the queue. Bowline holds the lock during each vkQueueSubmit(), and during no
   /// other call. Leave both empty if no other thread uses the queue while Bowline does.
   ///
-  /// They must not throw, and must not call functions that use the device.
+  /// They must not throw. They must not call functions of Bowline that use this Device.
   std::function<void()> lock = {};
   std::function<void()> unlock = {};
 };
 
 /// What a program enables when it makes a VkDevice for Bowline.
 struct VulkanRequirements {
-  /// Names of device extensions that Bowline uses and the device has. Enable all that you can: each
-  /// of them only makes Bowline faster.
+  /// Names of device extensions that the device has and Bowline uses. Enable all that you can. They
+  /// make Bowline faster, or allow memory and semaphores behind file descriptors.
   std::vector<std::string> extensions = {};
-  /// Names of features without which adopt_vulkan() returns unsupported, as members of the Vulkan
-  /// structs: "timelineSemaphore".
+  /// Features that adopt_vulkan() needs: if one is not enabled, it returns unsupported. The names
+  /// are members of the Vulkan structs, for example "timelineSemaphore".
   std::vector<std::string> needed_features = {};
   /// Names of features that the device has, and that Bowline uses if they are enabled.
   std::vector<std::string> wanted_features = {};
   /// The first struct of a chain that enables all these features: VkDeviceCreateInfo::pNext.
   ///
   /// It begins with VkPhysicalDeviceFeatures2, so VkDeviceCreateInfo::pEnabledFeatures must be
-  /// null. It has VkPhysicalDeviceVulkan12Features. A program with an own chain that has one of
-  /// these structs enables the features by their names instead. Null if the device cannot be used.
+  /// null. It has VkPhysicalDeviceVulkan12Features. If your own chain has one of these structs, do
+  /// not use this chain: set the members with the names above in your struct.
   const void* features = nullptr;
   std::shared_ptr<const void> owner = {};  ///< Owns `features`. Keep it until vkCreateDevice().
 };
@@ -79,8 +79,8 @@ Result<VulkanRequirements> vulkan_requirements(void (*get_instance_proc_addr)(),
 
 /// Opens the VkDevice of the program. DeviceInfo::name of the result is "vulkan:external".
 ///
-/// The first opening runs the self test of the device, which takes some time. With
-/// DeviceOptions::cache_folder, later ones read its result.
+/// Opening runs the self test of the device, which takes some time. With
+/// DeviceOptions::cache_folder, only the first opening runs it; later ones read its result.
 ///
 /// If the device is lost, functions return device_lost. The program then destroys all objects of
 /// this Device, makes a new VkDevice, and adopts it.
@@ -116,19 +116,20 @@ Result<Device> adopt_cuda(const ExternalCuda& external, const DeviceOptions& opt
 /// The kind of a file descriptor for memory or a semaphore.
 enum class ExternalHandle : uint8_t {
   opaque_fd,  ///< Between drivers of the same kind: VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT.
-  dma_buf,    ///< Of Linux, memory only: VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT.
+  dma_buf,    ///< Memory on Linux, no semaphores: VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT.
 };
 
-/// Takes a VkBuffer of the program. `device` is from adopt_vulkan().
+/// Uses a VkBuffer of the program. `device` is from adopt_vulkan().
 ///
-/// `bytes` bytes from `offset` on are the DeviceBuffer. The VkBuffer must have memory, and the
-/// usages VK_BUFFER_USAGE_TRANSFER_SRC_BIT and VK_BUFFER_USAGE_TRANSFER_DST_BIT. The queue family
-/// of the device must be able to use it. It must stay valid until the last copy of the result is
-/// destroyed. A run copies between it and the memory of the plan, on the device.
+/// The DeviceBuffer begins at `offset` in the VkBuffer, and has `bytes` bytes. The VkBuffer must be
+/// bound to memory. It must have the usages VK_BUFFER_USAGE_TRANSFER_SRC_BIT and
+/// VK_BUFFER_USAGE_TRANSFER_DST_BIT, and belong to the queue family of the device. The VkBuffer
+/// must stay valid until the last copy of the result is destroyed. A run copies between it and the
+/// memory of the plan, on the device.
 ///
-/// A run must come after earlier work of the program on the buffer. Submit this work to the same
-/// queue, or let DeviceSemaphore::wait_for() wait for it. Bowline submits a barrier for transfers
-/// and compute shaders before each copy.
+/// The program must order its earlier work on the buffer before the run. Submit that work to the
+/// same queue, or call DeviceSemaphore::wait_for(). Bowline submits a barrier for transfers and
+/// compute shaders before each copy. After the work of other stages, submit your own barrier.
 ///
 /// Errors:
 /// - bad_argument: the handle is 0, or `offset` is not a multiple of 4.
@@ -142,9 +143,9 @@ Result<DeviceBuffer> adopt_vulkan_buffer(const Device& device, uint64_t buffer, 
 /// - unsupported: the device cannot export such memory.
 Result<DeviceBuffer> create_exportable(const Device& device, uint64_t bytes, ExternalHandle kind);
 
-/// A file descriptor of device memory, and where the buffer lies in it.
+/// A file descriptor of device memory with a buffer. Who has the struct owns the descriptor.
 struct ExportedMemory {
-  int fd = -1;                    ///< The caller closes it.
+  int fd = -1;
   uint64_t allocation_bytes = 0;  ///< Size of the whole allocation.
   uint64_t bytes = 0;             ///< Size of the buffer, which begins at offset 0.
 };
@@ -157,7 +158,7 @@ Result<ExportedMemory> export_memory(const DeviceBuffer& buffer);
 
 /// Imports memory of another process or API. Only for Vulkan devices.
 ///
-/// The library takes `memory.fd` if it succeeds; else the caller still owns it. Memory of the kind
+/// If it succeeds, the library owns `memory.fd`; else the caller still does. Memory of the kind
 /// opaque_fd must come from the same driver and GPU.
 ///
 /// Errors:
@@ -171,8 +172,8 @@ Result<DeviceBuffer> import_memory(const Device& device, const ExportedMemory& m
 /// Threads: any thread may call the functions.
 class DeviceSemaphore {
  public:
-  /// Takes a VkSemaphore of the program. `device` is from adopt_vulkan(). It must stay valid until
-  /// the last copy of the result is destroyed.
+  /// Uses a VkSemaphore of the program. The VkSemaphore must stay valid until the last copy of the
+  /// result is destroyed. `device` is from adopt_vulkan().
   ///
   /// Errors:
   /// - bad_argument: the handle is 0.
@@ -184,7 +185,7 @@ class DeviceSemaphore {
   /// Errors:
   /// - unsupported: the device cannot export semaphores.
   static Result<DeviceSemaphore> create_exportable(const Device& device, bool timeline);
-  /// Imports a semaphore as an opaque descriptor. It takes `fd` if it succeeds.
+  /// Imports a semaphore as an opaque descriptor. If it succeeds, the library owns `fd`.
   ///
   /// Errors:
   /// - bad_argument: the descriptor is not valid.
@@ -206,8 +207,8 @@ class DeviceSemaphore {
   /// Lets all later work of the device wait for the semaphore, on the device. `value` is for
   /// timelines. The call itself does not wait.
   ///
-  /// The signal must have been submitted before, or must not depend on this thread: later calls on
-  /// the device wait for it. After 60 s without a signal, they return device_lost.
+  /// Submit the signal before, or from another thread: later calls on the device wait for it. If it
+  /// does not come within 60 s, these calls return device_lost.
   ///
   /// Errors:
   /// - device_lost: the device was lost.

@@ -28,14 +28,15 @@ namespace bowline {
 
 /// Memory of a Session or Trainer, in bytes.
 struct MemoryReport {
-  uint64_t storage_bytes = 0;      ///< All storages of the model on the device.
-  uint64_t copy_bytes = 0;         ///< Copies of weights in another dtype or layout.
-  uint64_t arena_bytes = 0;        ///< Activations and hoisted values (see Session).
-  uint64_t io_bytes = 0;           ///< Inputs, outputs and per-step scalars.
-  uint64_t backend_bytes = 0;      ///< Tables and constants of kernels.
-  uint64_t staging_bytes = 0;      ///< Staging buffers of the device.
-  uint64_t predicted_bytes = 0;    ///< Sum of the fields above: the peak memory on the device.
-  uint64_t lower_bound_bytes = 0;  ///< Lower bound of arena_bytes: the most bytes in use at once.
+  uint64_t storage_bytes = 0;    ///< All storages of the model on the device.
+  uint64_t copy_bytes = 0;       ///< Copies of weights in another dtype or layout.
+  uint64_t arena_bytes = 0;      ///< Activations and hoisted values (see Session).
+  uint64_t io_bytes = 0;         ///< Inputs, outputs and per-step scalars.
+  uint64_t backend_bytes = 0;    ///< Tables and constants of kernels.
+  uint64_t staging_bytes = 0;    ///< Staging buffers of the device.
+  uint64_t predicted_bytes = 0;  ///< Sum of the fields above: the peak memory on the device.
+  /// The most bytes of the arena that are in use at the same time. arena_bytes cannot be smaller.
+  uint64_t lower_bound_bytes = 0;
 };
 
 /// What a Session or Trainer did.
@@ -77,9 +78,9 @@ struct RunRequest {
   std::span<const Tensor> overrides = {};
   /// (optional) Called after the run, in a thread of the session, with the result of the run.
   ///
-  /// It may call submit() of this session and functions of PendingRun, and it may destroy the
-  /// session. Other functions of this session return bad_argument. Exceptions that it throws are
-  /// ignored.
+  /// It may call submit() and cancel() of this session and functions of PendingRun, and it may
+  /// destroy the session. Functions that run or describe the session return bad_argument.
+  /// Exceptions that it throws are ignored.
   std::function<void(const Status& status)> done = {};
 };
 
@@ -96,12 +97,14 @@ class PendingRun {
 
   /// Returns true after the run has ended. It does not wait.
   bool done() const;
-  /// Waits until the run has ended, and returns its result. RunRequest::done is called afterwards.
+  /// Waits until the run has ended, and returns its result. It does not wait for RunRequest::done.
   ///
   /// Errors: as Session::run().
-  /// - cancelled: cancel() or Session::cancel() was called, or the Session was destroyed first.
-  /// - bad_argument: RunRequest::done of an earlier run calls this, and would wait forever.
-  /// - device_lost: this is the child of a fork(), and the run had not ended before.
+  /// - cancelled: cancel() or Session::cancel() was called, or the Session was destroyed before the
+  ///   run ended.
+  /// - bad_argument: RunRequest::done of an earlier run called wait(), which would wait forever.
+  /// - device_lost: the process is the child of a fork(), and the run had not ended before the
+  /// fork.
   Status wait() const;
   /// Cancels this run, and no other. wait() then returns `cancelled`, unless the result of the run
   /// is complete. See Session::cancel() for how soon the run ends.
@@ -153,12 +156,13 @@ class Session {
   /// Runs the entry point of the session and waits for the result.
   ///
   /// - `inputs`: all inputs by name, in any order.
-  /// - `outputs`: the outputs to copy to `data`, by name. Others may be left out.
+  /// - `outputs`: the outputs that the caller wants, by name. Others may be left out. An output is
+  ///   copied to Tensor::data or Tensor::buffer.
   /// - `scalars`: per-step scalars of this run. A scalar that is not given has its default; for
   ///   example, Dropout does nothing unless "training" is 1. WriteRows needs "position".
   /// - `overrides`: values that replace parameters in this run, with the dtype and shape of the
-  ///   parameter. The model does not change, and all tied parameters see the values. A run with
-  ///   overrides is slow: it copies the storages.
+  ///   parameter. The model does not change. The values also replace parameters that are tied to
+  ///   this one. A run with overrides is slow: it copies the storages.
   ///
   /// The shapes of the inputs set the sizes of dynamic dimensions for this run, up to the maximum.
   /// If no input has the dimension, a scalar of the same name sets its size; the default is the
@@ -206,7 +210,7 @@ class Session {
 
   /// Runs the entry point and measures the time of each node, in the order of execution.
   ///
-  /// This is a run without outputs. It is slower than run(): nodes do not overlap.
+  /// It runs the entry point, but copies no outputs. It is slower than run(): nodes do not overlap.
   ///
   /// Errors: as run().
   /// - unsupported: the device has no clock.
@@ -221,15 +225,15 @@ class Session {
   /// Cancels the running run() or profile(). If none runs, cancels the next one.
   ///
   /// The cancelled call returns `cancelled`. Parameters that the run writes, such as a kv_cache,
-  /// may have changed. Other parameters keep their values, and the next run has the same bits as
-  /// without the cancelled one. A request is never lost: if it comes after the result of a run is
-  /// complete, it cancels the next run. Several requests before a call returns `cancelled` count as
-  /// one.
+  /// may have changed. Other parameters keep their values. If the run writes no parameters, the
+  /// next run has the same bits as without the cancelled one. A request is never lost: if it comes
+  /// after the result of a run is complete, it cancels the next run. Until a call has returned
+  /// `cancelled`, several requests count as one.
   ///
-  /// The CPU stops within a node. Vulkan stops between submissions of about 50 ms by the estimate
-  /// of Bowline, and finishes up to two of them. CUDA finishes a run or micro-batch that has begun.
-  /// The time in which a call makes plans, copies weights, or waits for another call on the same
-  /// Device is not cut short.
+  /// The CPU stops within a node. Vulkan stops after at most two more submissions; Bowline makes
+  /// each about 50 ms long, by its estimate. CUDA finishes a run or micro-batch that has begun.
+  /// cancel() does not interrupt a call while it makes plans, copies weights, or waits for another
+  /// call on the same Device.
   ///
   /// Threads: any thread, also a callback of the run. No other thread may destroy or move the
   /// Session at the same time.
