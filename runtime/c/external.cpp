@@ -95,7 +95,7 @@ bowline_code pending_run_cancel(bowline_pending_run* run, bowline_error** error)
   });
 }
 
-bowline_code vulkan_requirements(void (*get_instance_proc_addr)(void), void* instance,
+bowline_code vulkan_requirements(bowline_vulkan_loader get_instance_proc_addr, void* instance,
                                  void* physical_device, bowline_buffer** out,
                                  bowline_error** error) {
   return call(error, [&]() -> Status {

@@ -399,7 +399,7 @@ typedef struct bowline_api {
 
   // Objects of the program (bowline/external.h).
   /// vulkan_requirements(), as JSON, without the chain of structs.
-  bowline_code (*vulkan_requirements)(void (*get_instance_proc_addr)(void), void* instance,
+  bowline_code (*vulkan_requirements)(bowline_vulkan_loader get_instance_proc_addr, void* instance,
                                       void* physical_device, bowline_buffer** out,
                                       bowline_error** error);
   bowline_code (*adopt_vulkan)(const bowline_external_vulkan* external,

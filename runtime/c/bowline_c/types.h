@@ -215,21 +215,24 @@ typedef struct bowline_device_options {
   void* allocator_user;       ///< Passed to `allocate` and `deallocate`.
 } bowline_device_options;
 
+/// vkGetInstanceProcAddr, cast to this type.
+typedef void (*bowline_vulkan_loader)(void);
+
 /// Locks or unlocks a queue, as bowline::ExternalVulkan::lock.
 typedef void (*bowline_queue_lock)(void* user);
 
 /// As bowline::ExternalVulkan. The C++ header external.h describes the members.
 typedef struct bowline_external_vulkan {
   size_t size;
-  void (*get_instance_proc_addr)(void);  ///< vkGetInstanceProcAddr.
-  void* instance;                        ///< VkInstance
-  void* physical_device;                 ///< VkPhysicalDevice
-  void* device;                          ///< VkDevice
-  void* queue;                           ///< VkQueue
-  const void* create_info;               ///< VkDeviceCreateInfo
-  bowline_queue_lock lock;               ///< (optional)
-  bowline_queue_lock unlock;             ///< (optional)
-  void* user;                            ///< Passed to `lock` and `unlock`.
+  bowline_vulkan_loader get_instance_proc_addr;
+  void* instance;             ///< VkInstance
+  void* physical_device;      ///< VkPhysicalDevice
+  void* device;               ///< VkDevice
+  void* queue;                ///< VkQueue
+  const void* create_info;    ///< VkDeviceCreateInfo
+  bowline_queue_lock lock;    ///< (optional)
+  bowline_queue_lock unlock;  ///< (optional)
+  void* user;                 ///< Passed to `lock` and `unlock`.
   uint32_t queue_family;
 } bowline_external_vulkan;
 
