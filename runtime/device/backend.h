@@ -164,9 +164,13 @@ class Device {
   // (optional) Takes memory of the program or of another process, or makes memory that can be
   // exported. free() gives it back, and never frees memory of the program.
   // Errors  unsupported: the device cannot. bad_argument: the memory is not valid.
-  virtual Result<Buffer> import_memory(const MemoryImport& memory);
+  virtual Result<Buffer> import_memory(const MemoryImport& /*memory*/) {
+    return unshared("memory");
+  }
   // Returns a file descriptor of such memory, and the bytes of its allocation.
-  virtual Result<std::pair<int, uint64_t>> export_memory(Buffer buffer);
+  virtual Result<std::pair<int, uint64_t>> export_memory(Buffer /*buffer*/) {
+    return unshared("memory");
+  }
 
   // Errors  bad_argument: the range is not inside the buffer.
   virtual Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) = 0;
@@ -197,15 +201,26 @@ class Device {
   virtual Result<std::vector<RecordTime>> timestamps(Recording& recording) = 0;
 
   // (optional) As above, for semaphores. Returns a number for the other functions.
-  virtual Result<uint64_t> import_semaphore(const SemaphoreImport& semaphore);
-  virtual Result<int> export_semaphore(uint64_t semaphore);
+  virtual Result<uint64_t> import_semaphore(const SemaphoreImport& /*semaphore*/) {
+    return unshared("semaphores");
+  }
+  virtual Result<int> export_semaphore(uint64_t /*semaphore*/) { return unshared("semaphores"); }
   virtual void free_semaphore(uint64_t /*semaphore*/) {}
   // Later work of the device waits for the semaphore, or the semaphore waits for earlier work.
-  virtual Status wait_semaphore(uint64_t semaphore, uint64_t value);
-  virtual Status signal_semaphore(uint64_t semaphore, uint64_t value);
+  virtual Status wait_semaphore(uint64_t /*semaphore*/, uint64_t /*value*/) {
+    return unshared("semaphores");
+  }
+  virtual Status signal_semaphore(uint64_t /*semaphore*/, uint64_t /*value*/) {
+    return unshared("semaphores");
+  }
 
   // Returns memory that is only kept for reuse to the system.
   virtual void trim() {}
+
+ private:
+  // All virtual functions are inline or pure: then a backend with RTTI links with the library,
+  // which has none.
+  static Status unshared(std::string_view what);
 };
 
 // The lowest rank of a GPU. CPUs and devices for tests have lower ranks.
