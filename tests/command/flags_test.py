@@ -33,7 +33,7 @@ ALWAYS = {
     "chat": "--max-tokens --ctx-size --temp --repetition-penalty --stop --quantize --adapter --device --memory-budget --matmul-precision --chat-format",
     "conform": "--suite --filter --seed --quick --variant",
     "bench matmul": "--m --n --k --layout --dtype --encoding --runs --device --memory-budget --matmul-precision",
-    "bench run": "--batch --seq --entry --input --compute --quantize --adapter --runs --device --memory-budget --matmul-precision",
+    "bench run": "--batch --seq --entry --input --compute --quantize --adapter --c-library --runs --device --memory-budget --matmul-precision",
     "bench train": "--batch --seq --device --memory-budget --matmul-precision --compute --lora-rank --steps --tokens --dump-losses --save-model --no-floor",
     "bench decode": "--prompt --tokens --quantize --adapter --device --memory-budget --matmul-precision --no-floor",
     "bench table": "--parameters --device",
