@@ -26,10 +26,12 @@
 /// or add to a graph. Other outputs, such as `report`, may be NULL where the call does more than
 /// return them.
 ///
-/// **Structs.** The first member of each struct is `size`. Set it to sizeof the struct. Programs
-/// and libraries with older or newer versions of a struct then work together. In an array, the
-/// first struct states the size of all of them. An init function sets the other members of an
-/// options struct to their defaults. Instead of options, NULL means all defaults.
+/// **Structs.** The first member of each struct is `size`. Fill the struct with zeros, then set
+/// `size` to sizeof the struct, and then the members that you need. A later version of the header
+/// may have more members. Programs and libraries with older or newer versions of a struct then work
+/// together. In an array, the first struct states the size of all of them. An init function sets
+/// the other members of an options struct to their defaults. Instead of options, NULL means all
+/// defaults.
 ///
 /// **Handles.** The opaque types are handles. A handle is closed with its close function. A NULL
 /// handle can be closed, too. A closed or wrong handle makes a call return BOWLINE_BAD_ARGUMENT.

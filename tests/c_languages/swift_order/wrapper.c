@@ -272,6 +272,7 @@ static bowline_tensor tensor(temporaries* t, const char* name, int64_t columns, 
   bowline_tensor out;
   int64_t shape[2] = {ROWS, 0};
   shape[1] = columns;
+  memset(&out, 0, sizeof(out));
   out.size = sizeof(out);
   out.name = temporary_text(t, name);
   out.dtype = BOWLINE_F32;
