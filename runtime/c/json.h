@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bowline.h"
+#include "bowline/external.h"
 #ifdef BOWLINE_C_TEXT
 #include "bowline_text.h"
 #endif
