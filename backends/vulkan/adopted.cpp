@@ -8,19 +8,9 @@ namespace bowline::detail::vulkan {
 
 const char* Loader::adopt(PFN_vkGetInstanceProcAddr get_proc, VkInstance instance) {
   get_proc_ = get_proc;
-  bool complete = true;
-#define LOAD(name)                                                 \
-  name = reinterpret_cast<PFN_##name>(get_proc_(instance, #name)); \
-  complete = complete && name != nullptr;
-  BOWLINE_VULKAN_INSTANCE_FUNCTIONS(LOAD)
-#undef LOAD
-  if (!complete) {
+  if (!load(instance)) {
     return "The VkInstance of the program lacks functions of Vulkan 1.2.";
   }
-  get_matrices = reinterpret_cast<GetCooperativeMatrices>(
-      get_proc_(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-  get_flexible_matrices = reinterpret_cast<GetFlexibleMatrices>(
-      get_proc_(instance, "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV"));
   of_program_ = instance;
   return nullptr;
 }

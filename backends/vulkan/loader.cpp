@@ -120,24 +120,28 @@ const char* Loader::make_instance() {
   if (result != VK_SUCCESS) {
     return "The Vulkan loader cannot create an instance.";
   }
+  if (!load(instance)) {
+    if (vkDestroyInstance != nullptr) {
+      vkDestroyInstance(instance, nullptr);
+    }
+    return "The Vulkan loader lacks functions of version 1.2.";
+  }
+  instance_ = instance;
+  return nullptr;
+}
+
+bool Loader::load(VkInstance instance) {
   bool complete = true;
 #define LOAD(name)                                                 \
   name = reinterpret_cast<PFN_##name>(get_proc_(instance, #name)); \
   complete = complete && name != nullptr;
   BOWLINE_VULKAN_INSTANCE_FUNCTIONS(LOAD)
 #undef LOAD
-  if (!complete) {
-    if (vkDestroyInstance != nullptr) {
-      vkDestroyInstance(instance, nullptr);
-    }
-    return "The Vulkan loader lacks functions of version 1.2.";
-  }
   get_matrices = reinterpret_cast<GetCooperativeMatrices>(
       get_proc_(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
   get_flexible_matrices = reinterpret_cast<GetFlexibleMatrices>(
       get_proc_(instance, "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV"));
-  instance_ = instance;
-  return nullptr;
+  return complete;
 }
 
 bool Loader::load(VkDevice device, DeviceFunctions* functions) const {

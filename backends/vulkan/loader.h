@@ -166,6 +166,8 @@ class Loader {
  private:
   bool has_instance_extension(const char* name) const;
   const char* make_instance();
+  // Loads the functions of an instance. Returns false if one is missing.
+  bool load(VkInstance instance);
 
   void* library_ = nullptr;
   VkInstance instance_ = VK_NULL_HANDLE;
