@@ -28,12 +28,9 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
   F(preference_destroy, cublasLtMatmulPreferenceDestroy) \
   F(preference_set, cublasLtMatmulPreferenceSetAttribute)
 
-// The cuBLASLt of this machine. It is opened once and never closed. The emulation has
-// a stand-in.
+// The cuBLASLt of this machine (opened_library.h). The emulation has a stand-in.
 //
-// The environment variable BOWLINE_CUBLASLT is the path of the library, or `off`: use Bowline's own
-// products. Without it, the library is looked for in the active Python environment, where the
-// system's loader finds libraries, and in the usual folders of CUDA and Python packages.
+// With the environment variable BOWLINE_CUBLASLT, `off` chooses Bowline's own products.
 class BlasLibrary {
  public:
   static const BlasLibrary& get();
