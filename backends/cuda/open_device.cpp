@@ -34,6 +34,11 @@ Status check(Buffer buffer, uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
+Result<std::byte*> address_of(Buffer buffer, uint64_t offset, uint64_t bytes) {
+  BOWLINE_TRY(check(buffer, offset, bytes));
+  return memory_of(buffer).device + offset;
+}
+
 Result<std::unique_ptr<device::Device>> CudaDevice::open(int index, MatmulPrecision precision) {
   std::unique_ptr<CudaDevice> self(new CudaDevice(index));
   BOWLINE_TRY(self->start(precision));

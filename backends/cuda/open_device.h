@@ -7,6 +7,10 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
+// Returns the address of bytes of a buffer on the device.
+// Errors  bad_argument: the bytes are not inside the buffer.
+Result<std::byte*> address_of(device::Buffer buffer, uint64_t offset, uint64_t bytes);
+
 class CudaDevice : public device::Device {
  public:
   static Result<std::unique_ptr<device::Device>> open(int index, MatmulPrecision precision);
@@ -34,6 +38,12 @@ class CudaDevice : public device::Device {
   Status submit(std::span<device::Recording* const> recordings) override;
   Status wait() override;
   Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override;
+  Result<device::LinkOffer> offer_link() override;
+  Result<std::unique_ptr<device::Link>> link(const device::LinkOffer& first, uint32_t rank,
+                                             uint32_t size, double timeout_seconds) override;
+  // For a link: waits for earlier work, and returns the stream.
+  Result<cudaStream_t> begin_exchange(const Current& current);
+  void* context() const { return context_; }
 
  private:
   explicit CudaDevice(int index, void* context = nullptr) : index_(index), context_(context) {}

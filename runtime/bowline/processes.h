@@ -3,8 +3,11 @@
 ///
 /// Each process has the whole model and computes the gradients of its share of the micro-batches.
 /// The Trainer sums the gradients of all processes. So all processes have the same weights after
-/// each step. The library itself sends no bytes: a ProcessGroup does this. bowline::mpi has a
-/// ProcessGroup over MPI (bowline_mpi.h).
+/// each step. A ProcessGroup sends the bytes. bowline::mpi has one over MPI (bowline_mpi.h).
+///
+/// If each process has a CUDA GPU of its own, and NCCL (libnccl.so.2) is installed, gradients and
+/// weights go directly between the GPUs. A ProcessGroup is still needed: the processes compare
+/// their runs and report errors through it. The log callback of a device says which way is used.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +45,10 @@ class ProcessGroup {
   /// and start them again from the last checkpoint.
   virtual Status exchange(std::span<const std::span<const std::byte>> to,
                           std::span<const std::span<std::byte>> from) = 0;
+
+  /// Returns the time in seconds after which a process counts as lost. It also holds for GPUs that
+  /// exchange gradients without exchange().
+  virtual double timeout_seconds() const { return 600; }
 };
 
 }  // namespace bowline

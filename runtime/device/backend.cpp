@@ -7,4 +7,8 @@ Status Device::unshared(std::string_view what) {
                 format("This device does not share {} with other users. Vulkan devices do.", what));
 }
 
+Status Device::unlinked() {
+  return Status(Code::unsupported, "This device has no links to devices of other processes.");
+}
+
 }  // namespace bowline::detail::device

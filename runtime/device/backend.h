@@ -16,8 +16,8 @@
 // that may be stopped, and returns `cancelled`. If it has begun a later recording, it runs all. A
 // part should take at most about 50 ms. A device that cannot divide its work may finish it.
 //
-// Lifetime. Buffers and Recordings are destroyed before their device. No submission uses a buffer
-// after free().
+// Lifetime. Buffers, Recordings and Links are destroyed before their device. No submission uses a
+// buffer after free().
 //
 // Failure. A call that fails has no effect, except submit(): it may have run a part of its work, in
 // order, and can be called again. After `device_lost`, every call returns `device_lost` at once.
@@ -27,6 +27,7 @@
 // needs for tables.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -51,7 +52,7 @@ struct MemoryImport;     // external.h
 struct SemaphoreImport;  // external.h
 
 // Increases with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 14;
+constexpr uint32_t kContractVersion = 15;
 
 // A block of device memory. Only its backend knows the meaning of `id`.
 struct Buffer {
@@ -138,6 +139,31 @@ struct RecordTime {
   double ns = 0;
 };
 
+// What a process tells the others before they link their devices.
+struct LinkOffer {
+  std::array<std::byte, 16> device = {};  // identifies the hardware
+  std::array<std::byte, 128> key = {};    // names a link
+};
+
+// Bytes of a buffer of MemoryKind::device that another process of a link sends or receives.
+struct Transfer {
+  uint32_t peer = 0;  // the other process
+  Buffer buffer;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+// Connects devices of several processes, so that they exchange bytes without the host.
+class Link {
+ public:
+  virtual ~Link() = default;
+  // Sends and receives after all earlier work of the device, and returns when all is done. The i-th
+  // transfer that a process sends to another one is the i-th that the other one receives from it.
+  // They have the same size.
+  // Errors  device_lost: another process does not answer. The link cannot be used again.
+  virtual Status exchange(std::span<const Transfer> sent, std::span<const Transfer> received) = 0;
+};
+
 // An opened device. Destruction closes it.
 class Device {
  public:
@@ -214,6 +240,16 @@ class Device {
     return unshared("semaphores");
   }
 
+  // (optional) Offers a link. Each process of the link must have hardware of its own.
+  // Errors  unsupported: the device has no links.
+  virtual Result<LinkOffer> offer_link() { return unlinked(); }
+  // Joins a link. All processes call it with the offer of process 0, and it waits for all of them.
+  // The link is destroyed before the device. `timeout_seconds`: of Link::exchange().
+  virtual Result<std::unique_ptr<Link>> link(const LinkOffer& /*first*/, uint32_t /*rank*/,
+                                             uint32_t /*size*/, double /*timeout_seconds*/) {
+    return unlinked();
+  }
+
   // Returns memory that is only kept for reuse to the system.
   virtual void trim() {}
 
@@ -221,6 +257,7 @@ class Device {
   // All virtual functions are inline or pure: then a backend with RTTI links with the library,
   // which has none.
   static Status unshared(std::string_view what);
+  static Status unlinked();
 };
 
 // The lowest rank of a GPU. CPUs and devices for tests have lower ranks.

@@ -273,6 +273,35 @@ Status OpenDevice::signal_semaphore(uint64_t semaphore, uint64_t value) {
   return device_->signal_semaphore(semaphore, value);
 }
 
+Result<LinkOffer> OpenDevice::offer_link() {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  return device_->offer_link();
+}
+
+Result<std::unique_ptr<Link>> OpenDevice::link(const LinkOffer& first, uint32_t rank, uint32_t size,
+                                               double timeout_seconds) {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  return device_->link(first, rank, size, timeout_seconds);
+}
+
+Status OpenDevice::exchange(Link& link, std::span<const Transfer> sent,
+                            std::span<const Transfer> received) {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  return link.exchange(sent, received);
+}
+
+void OpenDevice::release(std::unique_ptr<Link> link) {
+  if (was_forked()) {
+    static_cast<void>(link.release());
+    return;
+  }
+  const Call call(*this);
+  link.reset();
+}
+
 Status OpenDevice::copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) {
   BOWLINE_TRY(check_caller());
   const Call call(*this);

@@ -114,6 +114,11 @@ class OpenDevice {
   void free_semaphore(uint64_t semaphore);
   Status wait_semaphore(uint64_t semaphore, uint64_t value);
   Status signal_semaphore(uint64_t semaphore, uint64_t value);
+  Result<LinkOffer> offer_link();
+  Result<std::unique_ptr<Link>> link(const LinkOffer& first, uint32_t rank, uint32_t size,
+                                     double timeout_seconds);
+  Status exchange(Link& link, std::span<const Transfer> sent, std::span<const Transfer> received);
+  void release(std::unique_ptr<Link> link);
   Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from);
   Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset);
   Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes);

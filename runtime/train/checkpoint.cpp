@@ -149,7 +149,7 @@ Status TrainerState::save(const std::string& path, const Progress& data, FileSys
   const auto gather = [&]() -> Result<Table> {
     BOWLINE_TRY(require_state("save()"));
     BOWLINE_TRY(masters_.fill(model_->table));
-    BOWLINE_TRY(state_.micro_step > 0 && sums_on_host() ? gather_sums() : Status());
+    BOWLINE_TRY(state_.micro_step > 0 && sums_apart() ? gather_sums() : Status());
     return gather_rows();
   };
   BOWLINE_TRY_ASSIGN(Table whole, gather());
@@ -346,7 +346,7 @@ Result<Progress> TrainerState::resume_here(const std::string& path, const Resume
   }
   BOWLINE_TRY(prepare());
   BOWLINE_TRY(write_rows(saved->table, t->micro_step > 0));
-  BOWLINE_TRY(t->micro_step > 0 && sums_on_host() ? take_sums() : Status());
+  BOWLINE_TRY(t->micro_step > 0 && sums_apart() ? take_sums() : Status());
   // Older files have no loss weights. They added the gradients of micro-batches unweighted.
   position.weights.resize(position.losses.size(), prepared_.weight_unit);
   // From here on nothing can fail.

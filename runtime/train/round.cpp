@@ -1,5 +1,5 @@
-// One training step whose gradients are summed on the host: by micro-batch, or over processes. Each
-// call of micro_step() is a round, in which each process trains with one micro-batch.
+// One training step whose gradients are summed by GradientSums: by micro-batch, or over processes.
+// Each call of micro_step() is a round, in which each process trains with one micro-batch.
 #include <algorithm>
 #include <cmath>
 
@@ -99,6 +99,7 @@ Result<std::optional<StepReport>> TrainerState::round(std::span<const Tensor> ba
   BOWLINE_TRY(agree_or_restart(mine.status()));
   std::vector<Micro> all(place_.size);
   all[place_.rank] = mine.value();
+  all[place_.rank].settled = sums_.settled() ? 1 : 0;
   Status same = share_all(options_.processes.get(), std::span(all));
   for (uint32_t r = 0; r < place_.size && same.ok(); ++r) {
     if (all[r].step != all[0].step || all[r].micro_step != all[0].micro_step) {
@@ -111,6 +112,9 @@ Result<std::optional<StepReport>> TrainerState::round(std::span<const Tensor> ba
     }
   }
   BOWLINE_TRY(agree_or_restart(same));
+  if (std::ranges::any_of(all, [](const Micro& m) { return m.settled == 0; })) {
+    BOWLINE_TRY(agree_or_restart(sums_.settle(model_->table, prepared_.device)));
+  }
   BOWLINE_TRY(agree_or_restart(sum_round(count)));
   ++counters_.submits;
   counters_.launches = prepared_.launches_of(set_, options_);

@@ -59,7 +59,9 @@ Status TrainerState::snapshot() {
   BOWLINE_TRY(masters_.fill(model_->table));
   Snapshot s;
   s.position = state_;
-  s.sums = state_.micro_step > 0 ? sums_.sums() : std::vector<float>();
+  if (state_.micro_step > 0 && sums_apart()) {
+    BOWLINE_TRY_ASSIGN(s.sums, sums_.sums());
+  }
   s.layout = model_->table;
   for (uint32_t tie = 0; tie < s.layout.storages.size(); ++tie) {
     const Storage& row = s.layout.storages[tie];
@@ -113,8 +115,8 @@ Status TrainerState::restore() {
   masters_.agree(then, staged);
   model_->table = std::move(staged);
   state_ = snapshot_->position;
-  if (state_.micro_step > 0 && sums_on_host()) {
-    sums_.set_sums(snapshot_->sums);
+  if (state_.micro_step > 0 && sums_apart()) {
+    BOWLINE_TRY(sums_.set_sums(snapshot_->sums));
   }
   gradient_loss_scale_ = state_.loss_scale.value_or(1);
   gradients_known_ = state_.micro_step > 0;

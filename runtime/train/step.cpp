@@ -152,7 +152,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
                     "Call micro_step() with that batch again.");
     return read_back(batch);
   }
-  if (sums_on_host()) {
+  if (sums_apart()) {
     BOWLINE_REQUIRE(overrides.empty(),
                     "micro_step() cannot use overrides here: TrainOptions::gradient_sum is "
                     "by_micro_batch, or several processes train the model. Omit the overrides.");

@@ -5,13 +5,13 @@
 #include <cstring>
 #include <functional>
 
+#include "base/boundary.h"
 #include "params/home.h"
 #include "train/optimizer.h"
 
 namespace bowline::detail::train {
 namespace {
 
-using params::Role;
 using params::Storage;
 using params::Table;
 
@@ -19,10 +19,6 @@ using params::Table;
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
-}
-
-const Storage& gradient_row(const Table& table, uint32_t tie) {
-  return table.storages[*table.owned(tie, Role::gradient, 0)];
 }
 
 }  // namespace
@@ -156,19 +152,96 @@ GradientSums::GradientSums(const Table& table, const TrainOptions& options)
     parts_[owner[tie]].elements += elements;
   }
   uint64_t first = 0;
-  for (Part& part : parts_) {
+  for (OwnedPart& part : parts_) {
     part.first = first;
     first += part.elements;
   }
-  rows_.resize(first);
+  allocate();
+}
+
+void GradientSums::allocate() {
+  rows_.resize(parts_.back().first + parts_.back().elements);
   sums_.resize(parts_[place_.rank].elements);
   received_.resize(sums_.size() * (place_.size - 1));
 }
 
+Status GradientSums::settle(const Table& table, const std::shared_ptr<device::OpenDevice>& device) {
+  const Status kept = unlink(true);
+  const Status linked = link(table, device, kept);
+  settled_ = true;
+  if (device->has_log() && !device->capabilities().host_memory) {
+    device->log(
+        LogLevel::info,
+        linked.ok()
+            ? format("The devices of {} processes exchange gradients directly.", place_.size)
+            : format("The processes exchange gradients through the host. {}", linked.message()));
+  }
+  return kept;
+}
+
+// Whatever fails in one of the processes, all of them make the same calls of the group.
+Status GradientSums::link(const Table& table, const std::shared_ptr<device::OpenDevice>& device,
+                          const Status& ready) {
+  struct Note {
+    uint32_t usable = 0;
+    device::LinkOffer offer;
+  };
+  std::vector<Note> notes(place_.size);
+  const Result<device::LinkOffer> mine =
+      ready.ok() ? device->offer_link() : Result<device::LinkOffer>(ready);
+  if (mine.ok()) {
+    notes[place_.rank] = {1, mine.value()};
+  }
+  std::vector<std::span<std::byte>> parts;
+  for (Note& note : notes) {
+    parts.push_back(bytes_of(note));
+  }
+  BOWLINE_TRY(share(*group_, parts));
+  BOWLINE_TRY(Status(mine.status()));
+  for (uint32_t r = 0; r < place_.size; ++r) {
+    BOWLINE_REQUIRE_CODE(notes[r].usable != 0, Code::unsupported,
+                         "The device of process {} has no link to those of the others.", r);
+    for (uint32_t other = 0; other < r; ++other) {
+      BOWLINE_REQUIRE_CODE(notes[r].offer.device != notes[other].offer.device, Code::unsupported,
+                           "Processes {} and {} have the same device. For a link, each process "
+                           "needs a device of its own.",
+                           other, r);
+    }
+  }
+  Result<std::unique_ptr<LinkedSums>> made =
+      guarded([&] { return LinkedSums::make(table, parts_, place_, device); });
+  BOWLINE_TRY(agree(group_, made.status()));
+  const auto connect = [&]() -> Status {
+    BOWLINE_TRY(made.value()->connect(notes[0].offer, group_->timeout_seconds()));
+    return made.value()->set_sums(sums_);
+  };
+  BOWLINE_TRY(agree(group_, connect()));
+  linked_ = std::move(made).value();
+  rows_ = {};
+  sums_ = {};
+  received_ = {};
+  return {};
+}
+
+Status GradientSums::unlink(bool keep) {
+  settled_ = false;
+  if (linked_ == nullptr) {
+    return {};
+  }
+  const std::unique_ptr<LinkedSums> linked = std::move(linked_);
+  return guarded([&]() -> Status {
+    allocate();
+    if (keep) {
+      BOWLINE_TRY_ASSIGN(sums_, linked->sums());
+    }
+    return {};
+  });
+}
+
 Status GradientSums::read(const Table& table, std::vector<float>& to) const {
   float* at = to.data();
-  for (const Part& part : parts_) {
-    for (const Item& item : part.items) {
+  for (const OwnedPart& part : parts_) {
+    for (const OwnedPart::Item& item : part.items) {
       BOWLINE_TRY(gradient_row(table, item.tie)
                       .home.block->read(0, std::as_writable_bytes(std::span(at, item.elements))));
       at += item.elements;
@@ -178,6 +251,9 @@ Status GradientSums::read(const Table& table, std::vector<float>& to) const {
 }
 
 Status GradientSums::add(const Table& table, uint32_t processes, bool first) {
+  if (linked_ != nullptr) {
+    return linked_->add(table, processes, first);
+  }
   if (place_.rank < processes) {
     BOWLINE_TRY(read(table, rows_));
   }
@@ -219,6 +295,9 @@ Status GradientSums::add(const Table& table, uint32_t processes, bool first) {
 }
 
 Status GradientSums::share_sums(const Table& table) {
+  if (linked_ != nullptr) {
+    return linked_->share_sums(table);
+  }
   std::vector<std::span<float>> sums;
   for (uint32_t r = 0; r < place_.size; ++r) {
     sums.push_back(r == place_.rank ? std::span(sums_) : part_of(rows_, r));
@@ -232,7 +311,7 @@ Status GradientSums::share_sums(const Table& table) {
   }
   for (uint32_t r = 0; r < place_.size; ++r) {
     const float* at = sums[r].data();
-    for (const Item& item : parts_[r].items) {
+    for (const OwnedPart::Item& item : parts_[r].items) {
       BOWLINE_TRY(gradient_row(table, item.tie)
                       .home.block->write(0, std::as_bytes(std::span(at, item.elements))));
       at += item.elements;
@@ -242,11 +321,14 @@ Status GradientSums::share_sums(const Table& table) {
 }
 
 Status GradientSums::share_weights(Table& table) {
+  if (linked_ != nullptr) {
+    return linked_->share_weights(table);
+  }
   // No trained value has more bytes than its gradient, so the weights fit into the same place.
   std::vector<std::span<std::byte>> parts;
   for (uint32_t r = 0; r < place_.size; ++r) {
     uint64_t bytes = 0;
-    for (const Item& item : parts_[r].items) {
+    for (const OwnedPart::Item& item : parts_[r].items) {
       bytes += table.storages[item.tie].bytes();
     }
     parts.push_back(std::as_writable_bytes(part_of(rows_, r)).first(bytes));
@@ -254,7 +336,7 @@ Status GradientSums::share_weights(Table& table) {
   // Calls `each` with every storage of an owner and its place.
   const auto walk = [&](uint32_t rank, const auto& each) -> Status {
     size_t at = 0;
-    for (const Item& item : parts_[rank].items) {
+    for (const OwnedPart::Item& item : parts_[rank].items) {
       const uint64_t bytes = table.storages[item.tie].bytes();
       BOWLINE_TRY(each(item.tie, parts[rank].subspan(at, bytes)));
       at += bytes;
@@ -278,8 +360,23 @@ Status GradientSums::share_weights(Table& table) {
 }
 
 Status GradientSums::load(const Table& table) {
+  if (linked_ != nullptr) {
+    return linked_->load(table);
+  }
   BOWLINE_TRY(read(table, rows_));
   std::ranges::copy(part_of(rows_, place_.rank), sums_.begin());
+  return {};
+}
+
+Result<std::vector<float>> GradientSums::sums() const {
+  return linked_ != nullptr ? linked_->sums() : Result<std::vector<float>>(sums_);
+}
+
+Status GradientSums::set_sums(const std::vector<float>& sums) {
+  if (linked_ != nullptr) {
+    return linked_->set_sums(sums);
+  }
+  sums_ = sums;
   return {};
 }
 

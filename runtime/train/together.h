@@ -3,15 +3,10 @@
 
 #include <vector>
 
-#include "params/table.h"
+#include "train/linked_sums.h"
 
 namespace bowline::detail::train {
 
-// The number of this process and the number of processes. Without a group there is one.
-struct Place {
-  uint32_t rank = 0;
-  uint32_t size = 1;
-};
 Place place_of(const TrainOptions& options);
 
 // Returns the owner of each trained storage, by tie index. The storages are divided so that the
@@ -37,10 +32,22 @@ Status share(ProcessGroup& group, std::span<const std::span<std::byte>> parts);
 //
 // Each storage has an owner. In a round, each process sends its gradient of a storage to the owner,
 // which adds the gradients in the order of the processes, that is, of the micro-batches.
+//
+// The sums are in host memory, and the processes exchange them through the ProcessGroup. If the
+// devices of all processes can be linked (device::Link), the sums stay on the devices.
 class GradientSums {
  public:
   GradientSums() = default;
   GradientSums(const params::Table& table, const TrainOptions& options);
+
+  // Links the devices, or decides that the sums go through the host. All processes call it together
+  // before the first add(), and again when one of them is not settled. The sums are kept.
+  Status settle(const params::Table& table, const std::shared_ptr<device::OpenDevice>& device);
+  bool settled() const { return settled_ || place_.size == 1; }
+  // The plans or the device changed.
+  void unsettle() { settled_ = false; }
+  // Ends the link. `keep`: the sums are kept.
+  Status unlink(bool keep);
 
   // Adds the gradient rows of the first `processes` processes to the sums of the owners. `first`:
   // the sums start with them.
@@ -52,32 +59,27 @@ class GradientSums {
   // Takes the gradient rows as the sums.
   Status load(const params::Table& table);
 
-  const std::vector<float>& sums() const { return sums_; }
-  void set_sums(const std::vector<float>& sums) { sums_ = sums; }
+  Result<std::vector<float>> sums() const;
+  Status set_sums(const std::vector<float>& sums);
 
  private:
-  // A storage in the order of the buffers: by owner, then by tie index.
-  struct Item {
-    uint32_t tie = 0;
-    uint64_t elements = 0;
-  };
-  // The items of an owner, and their place in a buffer of all gradients.
-  struct Part {
-    std::vector<Item> items;
-    uint64_t first = 0;
-    uint64_t elements = 0;
-  };
-
   std::span<float> part_of(std::vector<float>& all, uint32_t rank) const {
     return std::span(all).subspan(parts_[rank].first, parts_[rank].elements);
   }
+  // Allocates the host memory.
+  void allocate();
+  // Links the devices, if this process is ready. Returns why they are not linked.
+  Status link(const params::Table& table, const std::shared_ptr<device::OpenDevice>& device,
+              const Status& ready);
   Status read(const params::Table& table, std::vector<float>& to) const;
 
   ProcessGroup* group_ = nullptr;
   Place place_;
-  std::vector<Part> parts_;  // by rank of the owner
-  std::vector<float> sums_;  // of the storages of this process
-  std::vector<float> rows_;  // the gradient rows of this process
+  std::vector<OwnedPart> parts_;  // by rank of the owner
+  bool settled_ = false;
+  std::unique_ptr<LinkedSums> linked_;  // null: the sums are in host memory
+  std::vector<float> sums_;             // of the storages of this process
+  std::vector<float> rows_;             // the gradient rows of this process
   std::vector<float> received_;
 };
 

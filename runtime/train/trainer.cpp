@@ -100,7 +100,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
       "of all micro-batches. Train it with one process.",
       options_.entry_point);
   std::optional<GradientSums> sums;
-  if (sums_on_host()) {
+  if (sums_apart()) {
     sums.emplace(staged, options_);
   }
   // From here on nothing can fail.
@@ -109,6 +109,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   if (sums && state_.micro_step == 0) {
     sums_ = std::move(*sums);
   }
+  sums_.unsettle();
   model_->table = std::move(staged);
   set_ = 0;
   if (!state_.loss_scale) {
@@ -154,6 +155,9 @@ void TrainerState::leave_device() {
   if (!unread_) {
     prepared_.drop();
     prepared_.device.reset();
+    if (!sums_.unlink(state_.micro_step > 0).ok()) {
+      fault_ = TrainState::gradients_lost;
+    }
   }
 }
 

@@ -115,6 +115,7 @@ class TrainerState final : public graph::User {
     uint64_t micro_step = 0;
     double loss = 0;
     double weight = 0;
+    uint64_t settled = 0;  // GradientSums::settled()
   };
 
   // start() without the comparison with the other processes.
@@ -122,12 +123,12 @@ class TrainerState final : public graph::User {
   // Checks that all processes have the same run.
   Status compare_processes() const;
   // True if gradients are summed by `sums_`, and not only by kernels.
-  bool sums_on_host() const {
+  bool sums_apart() const {
     return place_.size > 1 ||
            (options_.gradient_sum == GradientSum::by_micro_batch && options_.accumulation > 1);
   }
   bool sums_each() const { return options_.gradient_sum == GradientSum::by_micro_batch; }
-  // micro_step() if sums_on_host(): one round of all processes.
+  // micro_step() if sums_apart(): one round of all processes.
   Result<std::optional<StepReport>> round(std::span<const Tensor> batch);
   // Trains with the micro-batch of this process in a round of `count` micro-batches. `submitted`:
   // the gradient rows changed.
@@ -234,7 +235,7 @@ class TrainerState final : public graph::User {
   Counters counters_;
   std::optional<Snapshot> snapshot_;
   const Place place_;
-  GradientSums sums_;  // set if sums_on_host()
+  GradientSums sums_;  // set if sums_apart()
 };
 
 }  // namespace bowline::detail::train

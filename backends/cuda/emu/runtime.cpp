@@ -308,6 +308,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return note(state());
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(mutex);
   stream->capturing = true;

@@ -1,0 +1,195 @@
+// Processes that train one model, as threads that exchange bytes in memory.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "ties/test_devices.h"
+#include "train/tiny_lm.h"
+
+namespace bowline::test::processes {
+
+using Message = std::vector<std::byte>;
+
+// The messages between the threads.
+struct Mail {
+  explicit Mail(uint32_t processes) : size(processes), boxes(processes * processes) {}
+  uint32_t size;
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::vector<std::deque<Message>> boxes;  // [from * size + to]
+};
+
+class ThreadGroup : public ProcessGroup {
+ public:
+  // `before` may change what this process sends.
+  ThreadGroup(Mail& mail, uint32_t rank, std::function<void(Message&)> before = {})
+      : mail_(mail), rank_(rank), before_(std::move(before)) {}
+  uint32_t rank() const override { return rank_; }
+  uint32_t size() const override { return mail_.size; }
+
+  Status exchange(std::span<const std::span<const std::byte>> to,
+                  std::span<const std::span<std::byte>> from) override {
+    std::unique_lock lock(mail_.mutex);
+    for (uint32_t r = 0; r < mail_.size; ++r) {
+      if (r != rank_ && !to[r].empty()) {
+        Message& message =
+            mail_.boxes[rank_ * mail_.size + r].emplace_back(to[r].begin(), to[r].end());
+        if (before_) {
+          before_(message);
+        }
+        bytes += message.size();
+      }
+    }
+    mail_.arrived.notify_all();
+    for (uint32_t r = 0; r < mail_.size; ++r) {
+      if (r == rank_ || from[r].empty()) {
+        continue;
+      }
+      std::deque<Message>& box = mail_.boxes[r * mail_.size + rank_];
+      if (!mail_.arrived.wait_for(lock, std::chrono::seconds(60), [&] { return !box.empty(); })) {
+        return Status(Code::device_lost, format("Process {} does not answer.", r));
+      }
+      EXPECT_EQ(box.front().size(), from[r].size());
+      std::ranges::copy(box.front(), from[r].begin());
+      box.pop_front();
+    }
+    return {};
+  }
+
+  uint64_t bytes = 0;
+
+ private:
+  Mail& mail_;
+  uint32_t rank_;
+  std::function<void(Message&)> before_;
+};
+
+// A run: its options, and a change to the model before training.
+struct Job {
+  uint32_t accumulation = 4;
+  Optimizer optimizer = {};
+  float clip_norm = 1;
+  bool adapter = false;
+  GradientSum sum = GradientSum::by_micro_batch;
+  float dropout = 0.1f;
+  std::string device = "cpu";
+  DType weights = DType::f32;
+  std::optional<DType> compute = {};
+};
+
+struct Outcome {
+  std::vector<float> losses;
+  std::vector<float> norms;
+  std::vector<std::byte> weights;
+  uint64_t moment_bytes = 0;
+  Status failed;
+};
+
+inline std::vector<std::byte> weights_of(const Model& model) {
+  std::vector<std::byte> out;
+  for (const StorageInfo& s : must(model.describe()).storages) {
+    if (!s.empty && !is_training(s.role)) {
+      const auto bytes = must(model.storage_bytes(s.tie));
+      out.insert(out.end(), bytes.begin(), bytes.end());
+    }
+  }
+  return out;
+}
+
+// What one process does. It trains up to step `steps`, or to micro-batch `stop` of the next step,
+// then saves.
+struct Part {
+  std::string resume = {};
+  std::string save = {};
+  uint64_t steps = 3;
+  uint32_t stop = 0;
+  uint64_t seed = 1;
+};
+
+inline Outcome train_part(const Job& run, const Part& part, std::shared_ptr<ProcessGroup> group) {
+  Outcome out;
+  TinyLm lm = tiny_lm(2, run.dropout, part.seed);
+  const Device device = open_test_device(run.device);
+  must(lm.model.cast(run.weights));
+  if (run.adapter) {
+    must(add_adapter(lm.model, "a",
+                     {.rank = 2, .alpha = 4, .target = "*", .seed = 3, .dropout = 0.1f}));
+  }
+  must(lm.model.to(device));
+  TrainOptions o = adamw(lm);
+  o.accumulation = run.accumulation;
+  o.optimizer = run.optimizer;
+  o.clip_norm = run.clip_norm;
+  o.gradient_sum = run.sum;
+  o.precision.compute_dtype = run.compute;
+  o.processes = group;
+  Result<Trainer> made = Trainer::create(lm.model, device, o);
+  if (!made.ok()) {
+    out.failed = made.status();
+    return out;
+  }
+  Trainer& t = made.value();
+  if (!part.resume.empty()) {
+    out.failed = t.resume(part.resume).status();
+  }
+  const uint32_t rank = group ? group->rank() : 0;
+  while (out.failed.ok() && (t.steps() < part.steps || t.accumulated() < part.stop)) {
+    const uint32_t mine = t.accumulated() + rank;
+    const auto number = static_cast<uint32_t>(t.steps() * run.accumulation + mine);
+    auto report = mine < run.accumulation ? t.micro_step(lm.data(number)) : t.micro_step({});
+    if (!report.ok()) {
+      out.failed = report.status();
+    } else if (report.value()) {
+      out.losses.push_back(report.value()->loss);
+      out.norms.push_back(report.value()->grad_norm);
+    }
+  }
+  if (out.failed.ok() && !part.save.empty()) {
+    out.failed = t.save(part.save, {});
+  }
+  out.weights = weights_of(lm.model);
+  for (const StorageInfo& s : must(lm.model.describe()).storages) {
+    out.moment_bytes += s.role == StorageRole::moment && !s.empty ? s.bytes : 0;
+  }
+  return out;
+}
+
+// Calls `process` with each group, in threads of their own.
+inline std::vector<Outcome> together(
+    uint32_t processes, const std::function<Outcome(std::shared_ptr<ProcessGroup>)>& process,
+    const std::function<void(uint32_t, Message&)>& change = {}) {
+  Mail mail(processes);
+  std::vector<Outcome> out(processes);
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < processes; ++r) {
+    threads.emplace_back([&, r] {
+      std::function<void(Message&)> before;
+      if (change) {
+        before = [&change, r](Message& m) { change(r, m); };
+      }
+      out[r] = process(std::make_shared<ThreadGroup>(mail, r, before));
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return out;
+}
+
+inline std::vector<Outcome> train_together(uint32_t processes, const Job& run,
+                                           const Part& part = {}) {
+  return together(processes, [&](auto group) { return train_part(run, part, std::move(group)); });
+}
+
+inline void expect_same(const Outcome& a, const Outcome& b) {
+  EXPECT_OK(a.failed);
+  EXPECT_OK(b.failed);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  EXPECT_TRUE(a.weights == b.weights);
+}
+
+}  // namespace bowline::test::processes
