@@ -44,6 +44,8 @@ extern "C" {
 const char* bowline_mpi_open(double timeout_seconds, bowline::ProcessGroup** group);
 /// Returns the number of processes on this machine.
 int bowline_mpi_local_size(void);
+/// Returns the number of this process among those of this machine. The first is 0.
+int bowline_mpi_local_rank(void);
 /// With 0, finalizes MPI. With another exit code, ends all processes with this code.
 void bowline_mpi_close(int exit_code);
 }

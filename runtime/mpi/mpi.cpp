@@ -25,6 +25,17 @@ std::string text_of(int error) {
   return {text, static_cast<size_t>(length)};
 }
 
+// Asks about the processes of this machine.
+int in_this_machine(int (*question)(MPI_Comm, int*), int otherwise) {
+  MPI_Comm local = MPI_COMM_NULL;
+  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) ==
+      MPI_SUCCESS) {
+    question(local, &otherwise);
+    MPI_Comm_free(&local);
+  }
+  return otherwise;
+}
+
 class MpiGroup final : public ProcessGroup {
  public:
   MpiGroup(MPI_Comm communicator, const MpiOptions& options)
@@ -48,6 +59,7 @@ class MpiGroup final : public ProcessGroup {
 
   uint32_t rank() const override { return rank_; }
   uint32_t size() const override { return size_; }
+  double timeout_seconds() const override { return options_.timeout_seconds; }
 
   Status exchange(std::span<const std::span<const std::byte>> to,
                   std::span<const std::span<std::byte>> from) override {
@@ -191,16 +203,9 @@ const char* bowline_mpi_open(double timeout_seconds, bowline::ProcessGroup** gro
   return nullptr;
 }
 
-int bowline_mpi_local_size(void) {
-  MPI_Comm local = MPI_COMM_NULL;
-  int size = 1;
-  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) ==
-      MPI_SUCCESS) {
-    MPI_Comm_size(local, &size);
-    MPI_Comm_free(&local);
-  }
-  return size;
-}
+int bowline_mpi_local_size(void) { return bowline::in_this_machine(MPI_Comm_size, 1); }
+
+int bowline_mpi_local_rank(void) { return bowline::in_this_machine(MPI_Comm_rank, 0); }
 
 void bowline_mpi_close(int exit_code) {
   if (exit_code != 0) {

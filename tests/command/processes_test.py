@@ -3,6 +3,7 @@
 Skips if there is no mpirun, or if this build has no libbowline_mpi.so.
 """
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -117,6 +118,16 @@ class Processes(harness.Case):
     def test_more_processes_than_micro_batches_are_refused(self):
         done = self.together(2, "--accumulate", 1, "--out", self.folder / "out")
         self.assertIn("--accumulate 1 gives a step fewer micro-batches than there are processes (2)", done.stderr)
+
+    def test_processes_take_different_gpus(self):
+        devices = ["cpu", "cuda:0", "cuda:1!", "cuda:2", "vulkan:0", "vulkan:1~", "vulkan:2"]
+        for wanted, taken in {"gpu": "cuda:0 cuda:2 cuda:0 cuda:2", "best": "cuda:0 cuda:2 cuda:0 cuda:2",
+                              "cuda": "cuda:0 cuda:2 cuda:0 cuda:2", "vulkan": "vulkan:0 vulkan:1 vulkan:2 vulkan:0",
+                              "cuda:2": "cuda:2 cuda:2 cuda:2 cuda:2", "cpu": "cpu cpu cpu cpu"}.items():
+            done = harness.run(wanted, *devices, program=os.environ["DEVICE_OF_PROCESS"])
+            self.assertEqual(done.stdout.split(), taken.split(), wanted)
+        done = harness.run("gpu", "cpu", "vulkan:0", program=os.environ["DEVICE_OF_PROCESS"])
+        self.assertEqual(done.stdout.split(), ["vulkan:0"] * 4)
 
     def test_a_command_without_the_library_says_so(self):
         alone = self.folder / "bowline"

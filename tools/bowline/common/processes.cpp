@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/status.h"
+#include "common/device_of_process.h"
 
 namespace bowline::command {
 namespace {
@@ -75,15 +76,18 @@ Result<Processes> Processes::join(double timeout_seconds) {
       processes, kLibrary, why);
   auto* const open = function_of<const char*(double, ProcessGroup**)>(library, "bowline_mpi_open");
   auto* const local = function_of<int()>(library, "bowline_mpi_local_size");
+  auto* const local_rank = function_of<int()>(library, "bowline_mpi_local_rank");
   out.close_ = function_of<void(int)>(library, "bowline_mpi_close");
-  BOWLINE_REQUIRE_CODE(open != nullptr && local != nullptr && out.close_ != nullptr,
-                       Code::unsupported, "{} is of another version of Bowline.", kLibrary);
+  BOWLINE_REQUIRE_CODE(
+      open != nullptr && local != nullptr && local_rank != nullptr && out.close_ != nullptr,
+      Code::unsupported, "{} is of another version of Bowline.", kLibrary);
   ProcessGroup* group = nullptr;
   const char* const failure = open(timeout_seconds, &group);
   BOWLINE_REQUIRE_CODE(failure == nullptr, Code::io_error, "MPI cannot be initialized: {}.",
                        failure);
   out.group_.reset(group);
   out.local_size_ = local();
+  out.local_rank_ = local_rank();
   return out;
 }
 
@@ -99,6 +103,10 @@ int Processes::threads() const {
       sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<int>(CPU_COUNT(&set)) : cores;
   const int all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   return std::max(1, std::min(usable, all / local_size_));
+}
+
+std::string Processes::device(const std::string& name) const {
+  return local_size_ == 1 ? name : device_of_process(name, Device::list(), local_rank_);
 }
 
 Status Processes::agree(const Status& mine) const {

@@ -21,6 +21,8 @@ class Processes {
   bool is_first() const { return rank() == 0; }
   // The CPU threads of this process if the user gives no number. 0: one per core.
   int threads() const;
+  // The device of this process, if the user names `name` for all: see device_of_process().
+  std::string device(const std::string& name) const;
 
   // Returns the error of any process in all.
   Status agree(const Status& mine) const;
@@ -36,6 +38,7 @@ class Processes {
  private:
   std::shared_ptr<ProcessGroup> group_;
   int local_size_ = 1;
+  int local_rank_ = 0;
   void (*close_)(int) = nullptr;
 };
 

@@ -89,7 +89,7 @@ Status Run::open_data() {
 
 Status Run::open_device() {
   DeviceFlags flags = o_.device;
-  flags.name = (o_.dry_run ? "planning:" : "") + flags.name;
+  flags.name = (o_.dry_run ? "planning:" : "") + processes_.device(flags.name);
   BOWLINE_TRY_ASSIGN(device_, open_computing_device(flags));
   // One process on a GPU would copy its gradients to the host only for this order.
   const bool by_micro_batch =
