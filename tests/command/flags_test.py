@@ -151,7 +151,7 @@ class Flags(harness.Case):
         yield ["bench", "matmul", *null], device, "on device null"
         conform = ["conform", "--suite", "ops", "--filter", "Relu"]
         yield conform, {"--models": [3]}, "they are of the suite random"
-        yield ["conform", "--suite", "ties"], {"--candidates": []}, "by the suite ops"
+        yield ["conform", "--suite", "ties"], {"--candidates": [], "--every": [2]}, "suite ops"
         yield [*conform, "-o", "json"], {"--failures": [3]}, "holds all failures"
         yield ["conform", "--suite", "gradients", "--filter", "Relu"], {"--device": ["cpu"]}, "run on no device"
         yield ["conform", "--suite", "trajectories", "--device", "cpu"], {"--matmul-precision": ["tf32"]}, "know the errors of TF32"

@@ -12,6 +12,7 @@ struct Options {
   std::string filter = "*";  // of operator names or test names
   uint64_t seed = 0;
   bool quick = false;            // every operator with fewer cases: at most 60 s per device
+  uint64_t every = 1;            // suite ops: the first case of an operator, and each `every`-th
   uint64_t models = 200;         // for suite random
   bool stop_at_failure = false;  // the first failure ends the suite
   bool candidates = false;       // suite ops also compares every candidate (NodeAnswer::candidates)

@@ -167,6 +167,18 @@ TEST(Suites, EveryOperatorHasCases) {
   }
 }
 
+TEST(Suites, EveryRunsAPartOfTheCases) {
+  const auto cases = [](uint64_t every) {
+    const Report report =
+        run("ops", open_oracle_device(), {.filter = "MatMul", .every = every, .oracles = true})
+            .value();
+    EXPECT_TRUE(report.ok());
+    return report.cases;
+  };
+  const uint64_t all = cases_of(Op::MatMul, {}, 0).value().size();
+  EXPECT_EQ(cases(1) - cases(3), all - (all + 2) / 3);
+}
+
 TEST(Suites, AnUnknownOneIsAnError) {
   EXPECT_EQ(run("speed", open_oracle_device(), {}).status().message(),
             "There is no suite \"speed\".");

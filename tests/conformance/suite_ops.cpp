@@ -283,7 +283,7 @@ Status run_ops(Run& run) {
                 [&] { return check_dtype(run, bench, cases, like, dtype); });
       }
     }
-    for (size_t k = 0; k < cases.size(); ++k) {
+    for (size_t k = 0; k < cases.size(); k += run.options.every) {
       const Case& c = cases[k];
       run.one(name, c.text,
               [&] { return c.refused ? check_refused(c) : check_on_device(run, bench, c, k); });

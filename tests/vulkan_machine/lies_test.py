@@ -59,7 +59,8 @@ class Lies(unittest.TestCase):
                 text = self.run_on(lie, "devices").stdout
                 self.assertIn(f"switched off: {variant}: ", text)
                 if op is not None:
-                    process = self.run_on(lie, "conform", "--suite", "ops", "--quick", "--filter", op, "--device", "vulkan:0")
+                    process = self.run_on(lie, "conform", "--suite", "ops", "--quick", "--every", "3", "--filter", op,
+                                          "--device", "vulkan:0")
                     self.assertEqual(process.returncode, OK, process.stdout + process.stderr)
 
     def test_nothing_is_switched_off_on_an_honest_driver(self):

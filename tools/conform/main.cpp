@@ -42,6 +42,8 @@ Status check_uses(const ConformOptions& o) {
   BOWLINE_TRY(o.uses.check("--failures", o.format != "json", "-o json holds all failures"));
   BOWLINE_TRY(
       o.uses.check("--candidates", ops, "they are run by the suite ops, which does not run"));
+  BOWLINE_TRY(
+      o.uses.check("--every", ops, "it chooses cases of the suite ops, which does not run"));
   const auto has_bounds = [](std::string_view suite) {
     return suite == kOps || suite == kDeterminism;
   };
@@ -175,6 +177,9 @@ void add_flags(CLI::App& app, Context& context) {
       "--models", o->models,
       fmt::format("Model count of suite 'random' [{}; --quick: {}]", o->run.models, kQuickModels));
   app.add_flag("--quick", o->run.quick, "Fewer cases: at most 60 s per device");
+  app.add_option("--every", o->run.every, "Run only every N-th case of an operator")
+      ->check(CLI::PositiveNumber.description(""))
+      ->capture_default_str();
   app.add_option("--failures", o->most_failures, "Maximum number of failures to print")
       ->capture_default_str();
   add_format(&app, o->format);
