@@ -57,8 +57,13 @@ void build_head(Head& head, const file::ModelT& tables, uint64_t data_bytes) {
 }
 
 Status emit_zeros(const Emit& emit, uint64_t count) {
-  static constexpr std::array<std::byte, kPageBytes> zeros{};
-  return emit(std::span(zeros).first(count));
+  static constexpr std::array<std::byte, 256> zeros{};
+  while (count > 0) {
+    const uint64_t some = std::min<uint64_t>(count, zeros.size());
+    BOWLINE_TRY(emit(std::span(zeros).first(some)));
+    count -= some;
+  }
+  return {};
 }
 
 Status emit_all(const Head& head, std::span<const Payload> payloads, const Emit& emit) {

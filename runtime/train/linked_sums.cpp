@@ -130,7 +130,7 @@ Status LinkedSums::copy(const Pieces& to, const Pieces& from) const {
 }
 
 Status LinkedSums::exchange(std::span<const Pieces> sent, std::span<const Pieces> received) {
-  const size_t others = place_.size - 1;
+  const size_t others = std::max(place_.size, 2u) - 1;
   const size_t at_once = std::max<size_t>(1, kMostTransfers / (2 * others));
   // All processes count the rounds in the same way.
   size_t most = 0;

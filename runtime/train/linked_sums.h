@@ -4,14 +4,9 @@
 #include <vector>
 
 #include "params/table.h"
+#include "train/place.h"
 
 namespace bowline::detail::train {
-
-// The number of this process and the number of processes. Without a group there is one.
-struct Place {
-  uint32_t rank = 0;
-  uint32_t size = 1;
-};
 
 // The storages of an owner, by tie index, and their place in a buffer of all gradients.
 struct OwnedPart {

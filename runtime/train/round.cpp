@@ -19,7 +19,7 @@ using params::Table;
 
 template <class T>
 Status share_all(ProcessGroup* group, std::span<T> values) {
-  if (group == nullptr || group->size() == 1) {
+  if (!kHasProcesses || group == nullptr || group->size() == 1) {
     return {};
   }
   std::vector<std::span<std::byte>> parts;
@@ -112,7 +112,7 @@ Result<std::optional<StepReport>> TrainerState::round(std::span<const Tensor> ba
     }
   }
   BOWLINE_TRY(agree_or_restart(same));
-  if (std::ranges::any_of(all, [](const Micro& m) { return m.settled == 0; })) {
+  if (place_.size > 1 && std::ranges::any_of(all, [](const Micro& m) { return m.settled == 0; })) {
     BOWLINE_TRY(agree_or_restart(sums_.settle(model_->table, prepared_.device)));
   }
   BOWLINE_TRY(agree_or_restart(sum_round(count)));

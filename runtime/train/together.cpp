@@ -24,8 +24,13 @@ std::span<std::byte> bytes_of(T& value) {
 }  // namespace
 
 Place place_of(const TrainOptions& options) {
+#ifdef BOWLINE_WITHOUT_PROCESSES
+  (void)options;
+  return {};
+#else
   return options.processes == nullptr ? Place()
                                       : Place{options.processes->rank(), options.processes->size()};
+#endif
 }
 
 std::vector<uint32_t> owners(const Table& table, uint32_t processes) {
@@ -57,17 +62,14 @@ Status share(ProcessGroup& group, std::span<const std::span<std::byte>> parts) {
   return group.exchange(to, parts);
 }
 
-Status agree(ProcessGroup* group, const Status& mine) {
-  if (group == nullptr || group->size() == 1) {
-    return mine;
-  }
+Status agree_all(ProcessGroup& group, const Status& mine) {
   struct Note {
     uint32_t code = 0;
     uint32_t length = 0;
     std::array<char, 1016> text = {};
   };
-  std::vector<Note> notes(group->size());
-  Note& own = notes[group->rank()];
+  std::vector<Note> notes(group.size());
+  Note& own = notes[group.rank()];
   own.code = static_cast<uint32_t>(mine.code());
   own.length = static_cast<uint32_t>(std::min(mine.message().size(), own.text.size()));
   std::memcpy(own.text.data(), mine.message().data(), own.length);
@@ -75,19 +77,19 @@ Status agree(ProcessGroup* group, const Status& mine) {
   for (Note& note : notes) {
     parts.push_back(bytes_of(note));
   }
-  BOWLINE_TRY(share(*group, parts));
-  for (uint32_t rank = 0; rank < group->size(); ++rank) {
+  BOWLINE_TRY(share(group, parts));
+  for (uint32_t rank = 0; rank < group.size(); ++rank) {
     const Note& note = notes[rank];
     if (note.code == 0) {
       continue;
     }
-    if (rank == group->rank()) {
+    if (rank == group.rank()) {
       return mine;
     }
     const bool known =
         note.code <= static_cast<uint32_t>(Code::internal) && note.length <= note.text.size();
     return Status(known ? static_cast<Code>(note.code) : Code::internal,
-                  format("Process {} of {} failed: {}", rank, group->size(),
+                  format("Process {} of {} failed: {}", rank, group.size(),
                          known ? std::string_view(note.text.data(), note.length)
                                : std::string_view("its message cannot be read.")));
   }
@@ -225,7 +227,7 @@ Status GradientSums::link(const Table& table, const std::shared_ptr<device::Open
 
 Status GradientSums::unlink(bool keep) {
   settled_ = false;
-  if (linked_ == nullptr) {
+  if (linked() == nullptr) {
     return {};
   }
   const std::unique_ptr<LinkedSums> linked = std::move(linked_);
@@ -251,8 +253,8 @@ Status GradientSums::read(const Table& table, std::vector<float>& to) const {
 }
 
 Status GradientSums::add(const Table& table, uint32_t processes, bool first) {
-  if (linked_ != nullptr) {
-    return linked_->add(table, processes, first);
+  if (linked() != nullptr) {
+    return linked()->add(table, processes, first);
   }
   if (place_.rank < processes) {
     BOWLINE_TRY(read(table, rows_));
@@ -295,8 +297,8 @@ Status GradientSums::add(const Table& table, uint32_t processes, bool first) {
 }
 
 Status GradientSums::share_sums(const Table& table) {
-  if (linked_ != nullptr) {
-    return linked_->share_sums(table);
+  if (linked() != nullptr) {
+    return linked()->share_sums(table);
   }
   std::vector<std::span<float>> sums;
   for (uint32_t r = 0; r < place_.size; ++r) {
@@ -321,8 +323,8 @@ Status GradientSums::share_sums(const Table& table) {
 }
 
 Status GradientSums::share_weights(Table& table) {
-  if (linked_ != nullptr) {
-    return linked_->share_weights(table);
+  if (linked() != nullptr) {
+    return linked()->share_weights(table);
   }
   // No trained value has more bytes than its gradient, so the weights fit into the same place.
   std::vector<std::span<std::byte>> parts;
@@ -360,8 +362,8 @@ Status GradientSums::share_weights(Table& table) {
 }
 
 Status GradientSums::load(const Table& table) {
-  if (linked_ != nullptr) {
-    return linked_->load(table);
+  if (linked() != nullptr) {
+    return linked()->load(table);
   }
   BOWLINE_TRY(read(table, rows_));
   std::ranges::copy(part_of(rows_, place_.rank), sums_.begin());
@@ -369,12 +371,12 @@ Status GradientSums::load(const Table& table) {
 }
 
 Result<std::vector<float>> GradientSums::sums() const {
-  return linked_ != nullptr ? linked_->sums() : Result<std::vector<float>>(sums_);
+  return linked() != nullptr ? linked()->sums() : Result<std::vector<float>>(sums_);
 }
 
 Status GradientSums::set_sums(const std::vector<float>& sums) {
-  if (linked_ != nullptr) {
-    return linked_->set_sums(sums);
+  if (linked() != nullptr) {
+    return linked()->set_sums(sums);
   }
   sums_ = sums;
   return {};

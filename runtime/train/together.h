@@ -17,7 +17,10 @@ std::vector<uint32_t> owned_here(const params::Table& table, const TrainOptions&
 
 // Returns the errors of all processes as one: that of the first process that has an error.
 // Errors  device_lost: a process does not answer.
-Status agree(ProcessGroup* group, const Status& mine);
+Status agree_all(ProcessGroup& group, const Status& mine);
+inline Status agree(ProcessGroup* group, const Status& mine) {
+  return !kHasProcesses || group == nullptr || group->size() == 1 ? mine : agree_all(*group, mine);
+}
 
 // Checks that all processes have the same value for each item: (what it is, the value).
 // Errors  bad_argument: the message names the process and the first item that differs.
@@ -66,6 +69,7 @@ class GradientSums {
   std::span<float> part_of(std::vector<float>& all, uint32_t rank) const {
     return std::span(all).subspan(parts_[rank].first, parts_[rank].elements);
   }
+  LinkedSums* linked() const { return kHasProcesses ? linked_.get() : nullptr; }
   // Allocates the host memory.
   void allocate();
   // Links the devices, if this process is ready. Returns why they are not linked.

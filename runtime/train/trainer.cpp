@@ -26,6 +26,9 @@ TrainerState::~TrainerState() {
 }
 
 Status TrainerState::start(const device::OpenDevice* device) {
+  BOWLINE_REQUIRE_CODE(kHasProcesses || options_.processes == nullptr, Code::unsupported,
+                       "This build of Bowline trains with one process: it was configured with "
+                       "BOWLINE_PROCESSES=OFF. Set TrainOptions::processes to null.");
   const Status started = agree(options_.processes.get(), start_here(device));
   if (started.ok() && place_.size > 1) {
     return compare_processes();

@@ -27,6 +27,8 @@ if(NOT BOWLINE_TRAINING)
   list(APPEND BOWLINE_SELECTION --without-training)
 endif()
 
+option(BOWLINE_PROCESSES "Several processes can train one model; without it TrainOptions::processes is refused" ON)
+
 # Calls generate_ops.py.
 function(bowline_generate_code)
   execute_process(COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py"

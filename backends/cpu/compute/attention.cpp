@@ -364,11 +364,17 @@ void attention_piece_of(const ForwardJob<T>& job, size_t batch, size_t kv_head, 
     const auto k = rows_of<kReads>(job.k, batch, kv_head, key0, keys, s.dim, k_rows);
     const auto v = rows_of<kReads>(job.v, batch, kv_head, key0, keys, s.dim, v_rows);
     using R = std::remove_const_t<decltype(k)>;
+#if HWY_TARGET == HWY_SCALAR
+    // Heads together would only make the code longer.
+    constexpr decltype(&add_keys<1, T, R>) kAdd[] = {add_keys<1, T, R>};
+#else
     constexpr decltype(&add_keys<1, T, R>) kAdd[kTogether] = {add_keys<1, T, R>, add_keys<2, T, R>,
                                                               add_keys<3, T, R>, add_keys<4, T, R>};
-    for (size_t n = 0; n < group; n += kTogether) {
-      kAdd[HWY_MIN(group - n, kTogether) - 1](job, batch, kv_head * group + n, k, v, keys,
-                                              sums + n * sums_head, sums_head, scratch);
+#endif
+    constexpr size_t kHeads = std::size(kAdd);
+    for (size_t n = 0; n < group; n += kHeads) {
+      kAdd[HWY_MIN(group - n, kHeads) - 1](job, batch, kv_head * group + n, k, v, keys,
+                                           sums + n * sums_head, sums_head, scratch);
     }
   }
 }
