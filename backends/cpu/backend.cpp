@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "compute/arm_extensions.h"
 #include "compute/targets.h"
 #include "kernel.h"
 
@@ -380,7 +381,8 @@ class CpuBackend : public device::Backend {
   std::vector<DeviceInfo> enumerate() const override {
     DeviceInfo info;
     info.unusable = restrict_instruction_set();
-    info.description = format("{} cores, {}", usable_cores(), instruction_set());
+    info.description =
+        format("{} cores, {}{}", usable_cores(), instruction_set(), instruction_extensions());
     return {info};
   }
   Result<std::unique_ptr<device::Device>> open(int, const DeviceOptions& options) const override {

@@ -9,8 +9,12 @@ namespace bowline::detail::cpu {
 namespace {
 
 const BlockDots* best() {
+#ifdef __aarch64__
+  return block_dots_dotprod();
+#else
   const BlockDots* const vnni = block_dots_vnni();
   return vnni != nullptr ? vnni : block_dots_avx2();
+#endif
 }
 
 }  // namespace

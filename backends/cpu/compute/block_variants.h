@@ -15,5 +15,6 @@ struct BlockDots {
 // Null if the kernels may not use the instructions.
 const BlockDots* block_dots_vnni();
 const BlockDots* block_dots_avx2();
+const BlockDots* block_dots_dotprod();
 
 }  // namespace bowline::detail::cpu

@@ -3,32 +3,12 @@
 #include <atomic>
 
 #include "compute/block_dots.h"
+#include "compute/code_blocks.h"
 
 namespace bowline::detail::cpu {
 namespace {
 
-constexpr size_t kBlock = 32;
-[[maybe_unused]] constexpr size_t kRows = 4;
-
 std::atomic<bool> allowed{true};
-
-// Order of the elements of a block in its bytes.
-enum class Order { bytes, pairs, halves };
-
-Order order_of(const CodeLayout& l) {
-  return l.bits == 8 ? Order::bytes : l.half == 0 ? Order::pairs : Order::halves;
-}
-
-// True if each block starts with its scale, or the scales are contiguous.
-bool has_blocks(const CodeLayout& l) {
-  const bool by_row = l.bits == 8 && l.block >= l.columns;
-  const bool halves = l.half == 0 || l.half == kBlock / 2;
-  const bool with_scales = size_of(l.scale_type) == 2 && l.scale_block == l.block_bytes &&
-                           l.block_bytes == kBlock * l.bits / 8 + 2;
-  const bool scales = with_scales || l.scale_block == size_of(l.scale_type);
-  return l.columns % kBlock == 0 &&
-         (by_row || (l.block == kBlock && scales && (l.bits == 8 || halves)));
-}
 
 }  // namespace
 
@@ -48,6 +28,9 @@ void allow_integer_dots(bool allow) { allowed = allow; }
 
 namespace bowline::detail::cpu {
 namespace {
+
+constexpr size_t kBlock = kCodeBlock;
+constexpr size_t kRows = 4;
 
 // Prefetch distance in bytes, by cache lines: four blocks of 4 bits are one line, of 8 bits two.
 constexpr size_t kAhead = 12288;
@@ -457,16 +440,40 @@ IntegerDots integer_dots(const CodeLayout& layout, IntegersOf of) {
 
 }  // namespace bowline::detail::cpu
 
+#elif defined(__aarch64__)
+#include <algorithm>
+
+#include "compute/code_dots.h"
+
+namespace bowline::detail::cpu {
+
+size_t integer_row_floats(size_t columns) {
+  return kHasQuantized ? std::max(code_row_floats(columns), block_row_floats(columns)) : 0;
+}
+
+bool has_integer_dots(const CodeLayout& layout) {
+  return kHasQuantized && allowed &&
+         (layout.bits == 0 ? has_block_dots(*layout.format, layout.columns)
+                           : has_code_dots(layout));
+}
+
+bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float* row) {
+  return layout.bits == 0 ? to_block_integers(of, a, layout.columns, row)
+                          : to_code_integers(layout, of, a, row);
+}
+
+IntegerDots integer_dots(const CodeLayout& layout, IntegersOf of) {
+  return layout.bits == 0 ? block_dots(*layout.format, of) : code_dots(layout, of);
+}
+
+}  // namespace bowline::detail::cpu
+
 #else
 
 namespace bowline::detail::cpu {
 
 size_t integer_row_floats(size_t) { return 0; }
-bool has_integer_dots(const CodeLayout& layout) {
-  static_cast<void>(has_blocks(layout));
-  static_cast<void>(order_of(layout));
-  return false;
-}
+bool has_integer_dots(const CodeLayout&) { return false; }
 bool to_integers(const CodeLayout&, IntegersOf, const float*, float*) { return false; }
 IntegerDots integer_dots(const CodeLayout&, IntegersOf) { return nullptr; }
 

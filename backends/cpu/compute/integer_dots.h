@@ -1,6 +1,7 @@
 // Dot products of an f32 row with quantized rows, in integers: with AVX512_VNNI a lane of VPDPBUSD
-// adds four products, and no quantized value is converted to f32. With AVX2, block formats
-// (base/formats.h) have such products, in rows of whole spans (spans.h).
+// adds four products, and no quantized value is converted to f32. SDOT of aarch64 is the same for
+// signed bytes. With AVX2, block formats (base/formats.h) have such products, in rows of whole
+// spans (spans.h).
 //
 //   out[j] = sum over k of a[k] * scale(j, k) * (code(j, k) - zero(j, k))
 //
@@ -8,9 +9,10 @@
 //           can hold its largest element. f32 rows use 22 bits, so each element has an error of at
 //           most 2^-20 of the largest, or 2^-126. Rows that were bf16 use 16 bits, with an error of
 //           at most 2^-14 of the largest; bf16 itself has an error of 2^-9. Sums of four elements
-//           are exact; then f32 is used, for blocks in ascending order.
+//           are exact; then f32 is used, for blocks in ascending order. Block formats have the same
+//           bits with AVX512_VNNI and aarch64; other encodings do not (code_dots.h).
 // Source    Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD and
-//           VPMADDUBSW.
+//           VPMADDUBSW. Arm Architecture Reference Manual for A-profile, SDOT (vector).
 #pragma once
 
 #include <cstddef>

@@ -1,32 +1,16 @@
-// Rows as integers, for the integer dot products (integer_dots.h) of all encodings. Only for files
-// that are compiled for x86.
+// Rows as integers (integer_rows.h) with AVX2. Only for files that are compiled for x86.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 
-#include "compute/block_variants.h"
-#include "compute/spans.h"
+#include "compute/integer_rows.h"
 #include "compute/x86.h"
 
 #define BOWLINE_AVX2 __attribute__((target("avx2,fma,f16c")))
 
 namespace bowline::detail::cpu {
-
-// Conversion of a row to integers: bits per signed digit, and bits of the largest magnitude. The
-// factors of the digits fill the rest of 32 bits.
-struct OfF32 {
-  static constexpr int kDigits = 3;
-  static constexpr int kDigitBits = 7;
-  static constexpr int kNumberBits = 20;
-};
-struct OfBf16 {
-  static constexpr int kDigits = 2;
-  static constexpr int kDigitBits = 8;
-  static constexpr int kNumberBits = 14;
-};
-inline constexpr int kMostDigits = 3;
 
 // 32 elements of a row as integers times a power of two, the unit.
 constexpr int kParts = 4;
@@ -118,34 +102,5 @@ BOWLINE_AVX2 inline __m256i sums_of_fours(__m256i codes, __m256i digits, int fac
   return _mm256_madd_epi16(_mm256_maddubs_epi16(codes, digits),
                            _mm256_set1_epi16(static_cast<int16_t>(factor)));
 }
-
-// The products of an instruction set. `Set::Span` has kSpan numbers of a row as integers. For Of =
-// OfF32 and OfBf16, make_span<Of>(numbers, span) makes a span, or returns false if the numbers do
-// not fit, and Set::dots_of_format<Of>(format) returns the products.
-template <class Set>
-struct BlockDotsOf {
-  template <class Of>
-  static bool make_row(const float* a, size_t columns, float* row) {
-    auto* const to = reinterpret_cast<typename Set::Span*>(row);
-    for (size_t i = 0; i < columns / kSpan; ++i) {
-      if (!make_span<Of>(a + i * kSpan, to[i])) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  static constexpr BlockDots kDots{sizeof(typename Set::Span),
-                                   [](IntegersOf of, const float* a, size_t columns, float* row) {
-                                     return of == IntegersOf::bf16
-                                                ? make_row<OfBf16>(a, columns, row)
-                                                : make_row<OfF32>(a, columns, row);
-                                   },
-                                   [](const BlockFormat& format, IntegersOf of) {
-                                     return of == IntegersOf::bf16
-                                                ? Set::template dots_of_format<OfBf16>(format)
-                                                : Set::template dots_of_format<OfF32>(format);
-                                   }};
-};
 
 }  // namespace bowline::detail::cpu

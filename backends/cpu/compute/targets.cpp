@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/format.h"
+#include "compute/arm_extensions.h"
 
 // targets.h comes before any Highway header.
 #include "hwy/targets.h"
@@ -17,6 +18,8 @@
 #elif HWY_ARCH_ARM && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif HWY_ARCH_ARM && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace bowline::detail::cpu {
@@ -66,8 +69,34 @@ int64_t vector_sets() { return 0; }
 
 #endif
 
+#ifdef BOWLINE_ARM_EXTENSIONS
+
+// A bit of AT_HWCAP or AT_HWCAP2 of Linux, and the name of the same feature on macOS. Headers of
+// older systems lack some bits.
+struct Feature {
+  unsigned long type;
+  unsigned long bit;
+  const char* name;
+};
+constexpr Feature kDotprod{16, 1ul << 20, "hw.optional.arm.FEAT_DotProd"};
+
+bool has([[maybe_unused]] const Feature& feature) {
+#if defined(__linux__)
+  return (getauxval(feature.type) & feature.bit) != 0;
+#elif defined(__APPLE__)
+  int value = 0;
+  size_t size = sizeof(value);
+  return sysctlbyname(feature.name, &value, &size, nullptr, 0) == 0 && value != 0;
+#else
+  return false;
+#endif
+}
+
+#endif
+
 std::atomic<int64_t> sets_for_test{0};
 std::atomic<int64_t> disabled_sets{0};
+[[maybe_unused]] bool only_baseline = false;
 
 // The best target has the lowest bit.
 int64_t usable() { return hwy::SupportedTargets() & HWY_TARGETS; }
@@ -83,8 +112,10 @@ std::string restrict_to(const char* wanted) {
     const int64_t set = left & -left;
     const bool last = set == left;
     const char* const name = hwy::TargetName(set);
-    if (equal_ignoring_case(wanted, name) || (last && equal_ignoring_case(wanted, "baseline"))) {
+    const bool baseline = last && equal_ignoring_case(wanted, "baseline");
+    if (equal_ignoring_case(wanted, name) || baseline) {
       hwy::DisableTargets(~set);
+      only_baseline = baseline;
       return {};
     }
     names += format("{}, ", name);
@@ -112,6 +143,24 @@ bool has_avx2() { return false; }
 #endif
 #ifndef BOWLINE_WITHOUT_AVX512
 bool has_avx512() { return HWY_ARCH_X86 && (usable() & HWY_AVX3) != 0; }
+#endif
+
+#ifdef BOWLINE_ARM_EXTENSIONS
+
+// The extensions belong to NEON. The baseline is plain NEON.
+static bool may_extend() { return (usable() & HWY_NEON) != 0 && !only_baseline; }
+
+bool has_dotprod() {
+  static const bool there = has(kDotprod);
+  return there && may_extend();
+}
+
+std::string instruction_extensions() {
+  std::string out;
+  out += has_dotprod() ? ", dotprod" : "";
+  return out;
+}
+
 #endif
 
 const char* instruction_set() { return hwy::TargetName(usable() & -usable()); }
