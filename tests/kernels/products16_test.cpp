@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "compute/arm_extensions.h"
 #include "compute/gemm16.h"
 #include "kernels/instruction_sets.h"
 
@@ -239,10 +240,13 @@ TEST_P(Products16, KeepNaN) {
   });
 }
 
-// The instruction exists only for AVX-512. A requested instruction set must be used as requested.
+// The instruction exists only for AVX-512 and aarch64. A requested instruction set must be used as
+// requested.
 TEST_P(Products16, AreThoseOfTheSet) {
 #ifdef __x86_64__
   const bool there = GetParam() == HWY_AVX3 && __builtin_cpu_supports("avx512bf16") != 0;
+#elif defined(BOWLINE_ARM_EXTENSIONS)
+  const bool there = has_arm_bf16();
 #else
   const bool there = false;
 #endif

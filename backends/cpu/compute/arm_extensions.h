@@ -1,4 +1,5 @@
-// The extension of NEON that kernels use: dot products of bytes (FEAT_DotProd).
+// The extensions of NEON that kernels use: dot products of bytes (FEAT_DotProd) and products of
+// bf16 (FEAT_BF16).
 #pragma once
 
 #include <string>
@@ -14,7 +15,8 @@ namespace bowline::detail::cpu {
 #ifdef BOWLINE_ARM_EXTENSIONS
 // Whether the kernels may use the extension.
 bool has_dotprod();
-// The extensions that the kernels use: ", dotprod".
+bool has_arm_bf16();
+// The extensions that the kernels use: ", dotprod, bf16".
 std::string instruction_extensions();
 #else
 constexpr const char* instruction_extensions() { return ""; }

@@ -181,7 +181,8 @@ Blocks16 blocks_of() {
 Blocks16 wide_blocks_f16() { return blocks_of<f16>(); }
 Blocks16 wide_blocks_bf16() { return blocks_of<bf16>(); }
 
-bool is_avx512() { return HWY_TARGET == HWY_AVX3; }
+// The instruction belongs to this set.
+bool may_have_bf16() { return HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64; }
 
 }  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -193,7 +194,8 @@ namespace {
 std::atomic<bool> bf16_allowed{true};
 
 // Scratch memory of a thread for any blocks, in words of 4 bytes. The widest panel of any
-// instruction set has 64 columns; A is packed by 32 elements.
+// instruction set has 64 columns; A is packed by 32 elements. Up to four elements of k may be
+// packed together, in two words.
 struct Scratch16 {
   size_t columns;
   size_t packed_row;
@@ -204,7 +206,7 @@ struct Scratch16 {
   explicit Scratch16(const GemmShape& s)
       : columns(std::min<size_t>(round_up(s.n, 64), kColumns16)),
         packed_row(std::min<size_t>(round_up(s.m, 32), kPacked16)),
-        panels(std::min(s.k, kWords16) * columns),
+        panels(std::clamp<size_t>(s.k, 2, kWords16) * columns),
         packed(round_up(std::min(s.k, kWords16) * packed_row, 16)),
         sums(std::min<size_t>(round_up(s.m, kTileRowsOfAll), kRows16) * columns) {}
   size_t words() const { return round_up(panels + packed + sums, 16); }
@@ -283,7 +285,7 @@ Job16 job_of(const GemmShape& shape, const T* a, const T* b, T* c, const T* bias
 }  // namespace
 
 bool bf16_products() {
-  return bf16_blocks() != nullptr && bf16_allowed && BOWLINE_BEST(is_avx512)();
+  return bf16_blocks() != nullptr && bf16_allowed && BOWLINE_BEST(may_have_bf16)();
 }
 
 void allow_bf16_products(bool allow) { bf16_allowed = allow; }

@@ -5,8 +5,12 @@
 // Numerics  f32 sums over ascending blocks of k with a fixed size, rounded once to nearest even.
 //           Operands are converted to f32 only block by block, in the caches. With AVX512_BF16, the
 //           CPU instruction multiplies bf16: each sum takes the elements of k in pairs, the second
-//           of a pair before the first, with one rounding each. It flushes denormals to 0 in
-//           operands, sums and results, an error of at most k * 2^-126 times the largest operand.
+//           of a pair before the first, with one rounding each. With FEAT_BF16 of aarch64, the
+//           products of a pair are added, and then the pair is added to the sum. Both additions
+//           round to odd: an inexact result is the odd one of its two neighbours, so its error is
+//           below one unit in the last place. If FPCR.EBF is set, a pair has one rounding, to
+//           nearest. Both instructions flush denormals to 0 in operands, sums and results, an
+//           error of at most k * 2^-126 times the largest operand.
 //           Infinity times 0 is NaN, but infinity times a denormal is infinity; so a product whose
 //           result contains NaN is recomputed without the instruction. The bits depend on the
 //           instruction set, the shape, the layout and this choice, never on the number of threads.

@@ -1,6 +1,7 @@
 // Products of bf16 with VDPBF16PS. A word of k holds two elements; A is broadcast, and B runs along
 // the lanes. gemm16.h describes the rounding of the instruction (Intel 64 and IA-32 Architectures
 // Software Developer's Manual, volume 2, VDPBF16PS).
+#include "compute/arm_extensions.h"
 #include "compute/gemm16_blocks.h"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -375,7 +376,7 @@ const Blocks16* bf16_blocks() {
 
 }  // namespace bowline::detail::cpu
 
-#else
+#elif !defined(BOWLINE_ARM_EXTENSIONS)
 
 namespace bowline::detail::cpu {
 const Blocks16* bf16_blocks() { return nullptr; }

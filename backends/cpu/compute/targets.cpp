@@ -79,6 +79,7 @@ struct Feature {
   const char* name;
 };
 constexpr Feature kDotprod{16, 1ul << 20, "hw.optional.arm.FEAT_DotProd"};
+constexpr Feature kBf16{26, 1ul << 14, "hw.optional.arm.FEAT_BF16"};
 
 bool has([[maybe_unused]] const Feature& feature) {
 #if defined(__linux__)
@@ -154,10 +155,15 @@ bool has_dotprod() {
   static const bool there = has(kDotprod);
   return there && may_extend();
 }
+bool has_arm_bf16() {
+  static const bool there = has(kBf16);
+  return there && may_extend();
+}
 
 std::string instruction_extensions() {
   std::string out;
   out += has_dotprod() ? ", dotprod" : "";
+  out += has_arm_bf16() ? ", bf16" : "";
   return out;
 }
 
