@@ -3,6 +3,7 @@
 // the bits that the description of the format gives.
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "base/float16.h"
@@ -88,10 +89,11 @@ TEST_P(BlockProducts, WithinTheRoundingOfABlock) {
     const size_t k = b.columns();
     std::mt19937 bits(2);
     std::normal_distribution<float> draw;
-    std::vector<float> a(k);
+    constexpr size_t kMost = 53;  // rows
+    std::vector<float> a(kMost * k);
     std::ranges::generate(a, [&] { return draw(bits); });
-    std::vector<float> largest(k);  // of the elements that share a unit
-    for (size_t i = 0; i < k; i += kSharesUnit) {
+    std::vector<float> largest(kMost * k);  // of the elements that share a unit
+    for (size_t i = 0; i < kMost * k; i += kSharesUnit) {
       float most = 0;
       for (size_t at = i; at < i + kSharesUnit; ++at) {
         most = std::max(most, std::fabs(a[at]));
@@ -101,17 +103,23 @@ TEST_P(BlockProducts, WithinTheRoundingOfABlock) {
     for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
       for (const bool allow : {true, false}) {
         allow_integer_dots(allow);
-        const std::vector<float> c = product_of(b, a, of);
-        for (size_t j = 0; j < b.rows(); ++j) {
-          const float* const row = b.values().data() + j * k;
-          double sum = 0, bound = 0, most = 0, inputs = 0;
-          for (size_t i = 0; i < k; ++i) {
-            sum += double{a[i]} * row[i];
-            bound += std::ldexp(largest[i], of == IntegersOf::f32 ? -20 : -14) * std::fabs(row[i]);
-            most = std::max<double>(most, std::fabs(row[i]));
-            inputs += std::fabs(a[i]);
+        for (const size_t m : {size_t{1}, size_t{2}, kMost}) {
+          const std::vector<float> some(a.begin(), a.begin() + static_cast<ptrdiff_t>(m * k));
+          const std::vector<float> c = product_of(b, some, of);
+          for (size_t at = 0; at < c.size(); ++at) {
+            const size_t r = at / b.rows() * k;
+            const float* const row = b.values().data() + at % b.rows() * k;
+            double sum = 0, bound = 0, most = 0, inputs = 0;
+            for (size_t i = 0; i < k; ++i) {
+              sum += double{a[r + i]} * row[i];
+              bound +=
+                  std::ldexp(largest[r + i], of == IntegersOf::f32 ? -20 : -14) * std::fabs(row[i]);
+              most = std::max<double>(most, std::fabs(row[i]));
+              inputs += std::fabs(a[r + i]);
+            }
+            ASSERT_NEAR(c[at], sum, bound + most * inputs * 0x1p-20)
+                << "row " << at / b.rows() << " of " << m << " by row " << at % b.rows();
           }
-          ASSERT_NEAR(c[j], sum, bound + most * inputs * 0x1p-20) << "row " << j;
         }
       }
     }
@@ -120,6 +128,7 @@ TEST_P(BlockProducts, WithinTheRoundingOfABlock) {
 
 // Rows of weights are packed in vectors, of which the last may be partial.
 TEST_P(BlockProducts, ManyRowsHaveTheBitsOfDequantizedWeights) {
+  allow_integer_dots(false);
   constexpr size_t kRows = 67;  // fewer are multiplied without packing
   for (const BlockFormat& format : block_formats()) {
     for (const size_t n : {1, 37, 150}) {
@@ -133,6 +142,22 @@ TEST_P(BlockProducts, ManyRowsHaveTheBitsOfDequantizedWeights) {
         const std::vector<float> expected = product(a, n, k, b.values().data(), {});
         ASSERT_EQ(std::memcmp(c.data(), expected.data(), c.size() * sizeof(float)), 0)
             << format.name << " " << n << " x " << k;
+      }
+    }
+  }
+}
+
+// Also in a product of several rows, of which the others are finite.
+TEST_P(BlockProducts, InfinitiesStay) {
+  constexpr size_t k = 256;
+  for (const BlockFormat& format : block_formats()) {
+    const Weights b(format, 3, k);
+    for (const size_t m : {1, 3}) {
+      std::vector<float> a(m * k, 1.0f);
+      a[(m - 1) * k + 40] = std::numeric_limits<float>::infinity();
+      const std::vector<float> c = product_of(b, a);
+      for (size_t at = 0; at < c.size(); ++at) {
+        ASSERT_EQ(std::isfinite(c[at]), at / b.rows() + 1 < m) << format.name << " " << at;
       }
     }
   }

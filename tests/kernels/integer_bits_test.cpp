@@ -8,9 +8,10 @@
 #include "base/float16.h"
 #include "compute/arm_extensions.h"
 #include "compute/block_variants.h"
+#include "compute/code_rows.h"
 #include "compute/spans.h"
 #include "core/encoding.h"
-#include "kernels/instruction_sets.h"
+#include "kernels/row_products.h"
 
 namespace bowline::detail::cpu {
 namespace {
@@ -168,7 +169,79 @@ TEST_P(IntegerBits, AreUsedIfTheSetHasThem) {
   EXPECT_EQ(is_used("int4"), lanes);
 #ifdef BOWLINE_ARM_EXTENSIONS
   EXPECT_EQ(lanes, has_dotprod());
+  EXPECT_EQ(has_code_rows(*parse_encoding("q4_k").value().layout(shape)), has_i8mm());
 #endif
+}
+
+// One row of code_rows.h: sums of 16 elements are exact.
+float row_of_definition(const std::vector<UnpackedSpan>& spans, int offset, const float* a,
+                        int bits) {
+  float c = 0;
+  for (const UnpackedSpan& span : spans) {
+    float products = 0, least = 0;
+    for (size_t first = 0; first < kSpan; first += 32, a += 32) {
+      Numbers numbers = numbers_of(a, bits);
+      std::array<float, 2> scaled;
+      for (size_t half = 0; half < 2; ++half) {
+        int64_t dot = 0;
+        int32_t sum = 0;
+        for (size_t i = half * kSpanGroup; i < (half + 1) * kSpanGroup; ++i) {
+          const int32_t number = std::clamp(numbers.of[i], 1 - (1 << bits), (1 << bits) - 1);
+          dot += int64_t{span.codes[first + i] - offset} * number;
+          sum += number;
+        }
+        scaled[half] = static_cast<float>(dot);
+        const size_t group = first / kSpanGroup + half;
+        least = std::fma(static_cast<float>(sum) * numbers.unit, span.least[group], least);
+      }
+      const size_t group = first / kSpanGroup;
+      const float two = std::fma(scaled[1], span.scales[group + 1], scaled[0] * span.scales[group]);
+      products = std::fma(two, numbers.unit, products);
+    }
+    c += products - least;
+  }
+  return c;
+}
+
+TEST_P(IntegerBits, OfSeveralRowsAreThoseOfTheirDefinition) {
+  constexpr size_t kRows = 3, kColumns = 2 * kSpan, kInputs = 5;
+  std::mt19937 bits(2);
+  std::vector<float> a(kInputs * kColumns);
+  for (float& x : a) {
+    x = std::ldexp(static_cast<float>(static_cast<int32_t>(bits())), -31);
+  }
+  a[7] = 0x1.FFFFFEp0f;  // rounds to a power of two
+  for (const BlockFormat& format : block_formats()) {
+    const std::vector<std::byte> weights =
+        random_blocks(format, kRows * kColumns / format.block, bits);
+    const Shape shape{kRows, kColumns};
+    const Encoding encoding = parse_encoding(format.name).value();
+    const CodePlace place = encoding.place(DType::f32, shape, 0);
+    const Codes codes{weights.data() + place.codes, weights.data() + place.scales,
+                      weights.data() + place.zeros, *encoding.layout(shape)};
+    if (!has_code_rows(codes.layout)) {
+      GTEST_SKIP() << "The set has no matrix products of bytes.";
+    }
+    const SpanReader reader = span_reader(format);
+    for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
+      const std::vector<float> c =
+          product(a, kRows, kColumns, nullptr, {.b_codes = &codes, .a_of = of});
+      for (size_t at = 0; at < c.size(); ++at) {
+        std::vector<UnpackedSpan> spans(kColumns / kSpan);
+        for (size_t i = 0; i < spans.size(); ++i) {
+          reader.unpack(weights.data() + (at % kRows * spans.size() + i) * reader.bytes, spans[i]);
+        }
+        const float expected =
+            row_of_definition(spans, reader.offset, a.data() + at / kRows * kColumns,
+                              of == IntegersOf::f32 ? 20 : 14);
+        if (std::isnan(expected)) {  // of large scales of mxfp4
+          ASSERT_TRUE(std::isnan(c[at])) << format.name << " element " << at;
+        } else {
+          ASSERT_EQ(c[at], expected) << format.name << " element " << at;
+        }
+      }
+    }
+  }
 }
 
 BOWLINE_ON_ALL_INSTRUCTION_SETS(IntegerBits);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "compute/code_rows.h"
 #include "compute/gemm_grid.h"
 #include "compute/integer_dots.h"
 #include "compute/targets.h"
@@ -48,6 +49,7 @@ struct Job {
   float* c;
   GemmOptions options;
   const float* integers = nullptr;  // (optional) the only row of A, converted by to_integers()
+  bool code_rows = false;           // the product is that of code_rows.h
   // Rows of a tile, and columns of a panel.
   size_t tile_rows = kTileRowsOfAll;
   size_t panel = 0;
@@ -519,6 +521,14 @@ bool make_integers(const Job& job, float* row) {
          to_integers(codes->layout, job.options.a_of, job.a, row);
 }
 
+bool multiplies_code_rows(const Job& job) {
+  const GemmShape& s = job.shape;
+  const Codes* const codes = job.options.b_codes;
+  static_assert(kDepth * 64 >= kCodeRowsFloats);  // the scratch of at least kDepth elements of k
+  return s.m > 1 && s.layout == GemmLayout::nt && job.options.a_codes == nullptr &&
+         codes != nullptr && has_code_rows(codes->layout) && are_finite(job.a, s.lda, s.m, s.k);
+}
+
 // Computes the whole product on one thread, or one part of `grid` per task.
 void multiply(const Job& job, Grid grid, size_t task, float* scratch, size_t panel) {
   const GemmShape& s = job.shape;
@@ -527,7 +537,11 @@ void multiply(const Job& job, Grid grid, size_t task, float* scratch, size_t pan
   if (rows.begin == rows.end || columns.begin == columns.end) {
     return;
   }
-  if (reads_b_directly(job)) {
+  if (job.code_rows) {
+    const GemmOptions& o = job.options;
+    code_rows({job.a, s.lda, o.b_codes, o.a_of, job.c, s.ldc, o.accumulate, o.bias}, rows, columns,
+              scratch);
+  } else if (reads_b_directly(job)) {
     multiply_few_rows(job, rows, columns, scratch);
   } else {
     BOWLINE_BEST(multiply_part)(job, rows, columns, scratch);
@@ -552,7 +566,8 @@ void gemm(Threads& threads, const GemmShape& shape, const float* a, const float*
   }
   const bool dots = reads_b_directly(job) && transposed_b(shape.layout);
   BOWLINE_BEST(choose_tile)(job);
-  const size_t panel = dots ? kDotLine : job.panel;
+  job.code_rows = multiplies_code_rows(job);
+  const size_t panel = dots || job.code_rows ? kDotLine : job.panel;
   const Grid grid = choose_grid(shape, threads.count(), panel);
   const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
   if (dots && make_integers(job, static_cast<float*>(scratch))) {

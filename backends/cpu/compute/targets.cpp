@@ -79,6 +79,7 @@ struct Feature {
   const char* name;
 };
 constexpr Feature kDotprod{16, 1ul << 20, "hw.optional.arm.FEAT_DotProd"};
+constexpr Feature kI8mm{26, 1ul << 13, "hw.optional.arm.FEAT_I8MM"};
 constexpr Feature kBf16{26, 1ul << 14, "hw.optional.arm.FEAT_BF16"};
 
 bool has([[maybe_unused]] const Feature& feature) {
@@ -155,6 +156,10 @@ bool has_dotprod() {
   static const bool there = has(kDotprod);
   return there && may_extend();
 }
+bool has_i8mm() {
+  static const bool there = has(kI8mm);
+  return there && may_extend();
+}
 bool has_arm_bf16() {
   static const bool there = has(kBf16);
   return there && may_extend();
@@ -163,6 +168,7 @@ bool has_arm_bf16() {
 std::string instruction_extensions() {
   std::string out;
   out += has_dotprod() ? ", dotprod" : "";
+  out += has_i8mm() ? ", i8mm" : "";
   out += has_arm_bf16() ? ", bf16" : "";
   return out;
 }
