@@ -268,7 +268,7 @@ const BlockDots* block_dots_dotprod() {
 
 }  // namespace bowline::detail::cpu
 
-#else
+#elif defined(__aarch64__)
 
 namespace bowline::detail::cpu {
 const BlockDots* block_dots_dotprod() { return nullptr; }

@@ -15,6 +15,10 @@ struct BlockDots {
 // Null if the kernels may not use the instructions.
 const BlockDots* block_dots_vnni();
 const BlockDots* block_dots_avx2();
+#ifdef __aarch64__
 const BlockDots* block_dots_dotprod();
+#else
+constexpr const BlockDots* block_dots_dotprod() { return nullptr; }
+#endif
 
 }  // namespace bowline::detail::cpu

@@ -235,7 +235,7 @@ IntegerDots code_dots(const CodeLayout& layout, IntegersOf of) {
 
 }  // namespace bowline::detail::cpu
 
-#else
+#elif defined(__aarch64__)
 
 namespace bowline::detail::cpu {
 size_t code_row_floats(size_t) { return 0; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/checked.h"
+#include "compute/arm_extensions.h"
 #include "compute/convert.h"
 #include "compute/gemm16_blocks.h"
 #include "compute/targets.h"
@@ -193,9 +194,15 @@ namespace {
 
 std::atomic<bool> bf16_allowed{true};
 
+// Words of k in a panel. BFMMLA of aarch64 takes four elements, in two words, even if k is 1.
+#ifdef BOWLINE_ARM_EXTENSIONS
+size_t panel_words(size_t k) { return std::clamp<size_t>(k, 2, kWords16); }
+#else
+size_t panel_words(const size_t& k) { return std::min(k, kWords16); }
+#endif
+
 // Scratch memory of a thread for any blocks, in words of 4 bytes. The widest panel of any
-// instruction set has 64 columns; A is packed by 32 elements. Up to four elements of k may be
-// packed together, in two words.
+// instruction set has 64 columns; A is packed by 32 elements.
 struct Scratch16 {
   size_t columns;
   size_t packed_row;
@@ -206,7 +213,7 @@ struct Scratch16 {
   explicit Scratch16(const GemmShape& s)
       : columns(std::min<size_t>(round_up(s.n, 64), kColumns16)),
         packed_row(std::min<size_t>(round_up(s.m, 32), kPacked16)),
-        panels(std::clamp<size_t>(s.k, 2, kWords16) * columns),
+        panels(panel_words(s.k) * columns),
         packed(round_up(std::min(s.k, kWords16) * packed_row, 16)),
         sums(std::min<size_t>(round_up(s.m, kTileRowsOfAll), kRows16) * columns) {}
   size_t words() const { return round_up(panels + packed + sums, 16); }

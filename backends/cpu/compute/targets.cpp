@@ -98,7 +98,12 @@ bool has([[maybe_unused]] const Feature& feature) {
 
 std::atomic<int64_t> sets_for_test{0};
 std::atomic<int64_t> disabled_sets{0};
-[[maybe_unused]] bool only_baseline = false;
+#ifdef BOWLINE_ARM_EXTENSIONS
+bool only_baseline = false;
+void use_only_baseline(bool baseline) { only_baseline = baseline; }
+#else
+void use_only_baseline(bool) {}
+#endif
 
 // The best target has the lowest bit.
 int64_t usable() { return hwy::SupportedTargets() & HWY_TARGETS; }
@@ -117,7 +122,7 @@ std::string restrict_to(const char* wanted) {
     const bool baseline = last && equal_ignoring_case(wanted, "baseline");
     if (equal_ignoring_case(wanted, name) || baseline) {
       hwy::DisableTargets(~set);
-      only_baseline = baseline;
+      use_only_baseline(baseline);
       return {};
     }
     names += format("{}, ", name);
