@@ -27,6 +27,9 @@ std::span<const Tensor> PendingState::keep(std::span<const Tensor> tensors) {
 }
 
 bool PendingState::done() const {
+  if (queue_->was_forked()) {
+    return done_;  // another thread of the parent may have held the mutex
+  }
   const std::lock_guard lock(queue_->mutex);
   return done_;
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <thread>
 
+#include "exec/pending.h"
 #include "faults/host_device.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
@@ -124,6 +125,26 @@ TEST(ForkInACall, TheChildDoesNotWaitForATurnOfTheParent) {
   copying.go_on = true;
   copying.go_on.notify_all();
   thread.join();
+}
+
+// The fork takes place while another call has the mutex of the queue.
+TEST(ForkInACall, TheChildDoesNotWaitForASubmittedRun) {
+  exec::CancelRequest cancel;
+  std::shared_ptr<exec::PendingState> run;
+  std::string child;
+  const auto pending = [&](bool begins) {
+    if (begins && run != nullptr) {
+      child = in_child([&] {
+        run->cancel();
+        return std::string(run->done() && run->wait().ok() ? "told" : "wrong");
+      });
+    }
+  };
+  exec::RunQueue queue([](const RunRequest&) { return Status(); }, pending, cancel);
+  run = must(queue.add({}));
+  EXPECT_OK(run->wait());
+  EXPECT_OK(must(queue.add({}))->wait());
+  EXPECT_EQ(child, "told");
 }
 
 }  // namespace
