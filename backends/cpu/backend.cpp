@@ -10,6 +10,7 @@
 #include "base/threads.h"
 #include "compute/arm_extensions.h"
 #include "compute/targets.h"
+#include "device/external.h"
 #include "kernel.h"
 
 namespace bowline::detail::cpu {
@@ -227,6 +228,14 @@ class CpuDevice : public device::Device {
                          bytes);
     *allocation = {data, rounded, source};
     return Buffer{reinterpret_cast<uintptr_t>(allocation.release())};
+  }
+  Result<Buffer> import_memory(const MemoryImport& memory) override {
+    if (memory.kind != MemoryImport::Kind::host) {
+      return Device::import_memory(memory);
+    }
+    BOWLINE_TRY_ASSIGN(const Buffer buffer, allocate(memory.bytes, MemoryKind::device));
+    *memory.address = allocation_of(buffer).data;
+    return buffer;
   }
   void free(Buffer buffer) override {
     if (!buffer.valid()) {

@@ -61,6 +61,8 @@ Result<Buffer> OpenVulkan::shared_buffer(const device::MemoryImport& memory) {
     buffer.of_program = true;
     return buffer;
   }
+  BOWLINE_REQUIRE_CODE(memory.kind != Kind::host, Code::unsupported,
+                       "The program cannot address the memory of a Vulkan device.");
   const bool is_dma_buf = memory.type == ExternalHandle::dma_buf;
   const PhysicalDevice& physical = device_->physical();
   BOWLINE_REQUIRE_CODE(is_dma_buf ? physical.has_dma_buf : physical.has_memory_fd,

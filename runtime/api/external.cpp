@@ -7,11 +7,16 @@
 namespace bowline {
 namespace {
 
+Result<std::shared_ptr<device::Block>> block_of(const Device& device,
+                                                const device::MemoryImport& memory) {
+  const std::shared_ptr<device::OpenDevice>& open = Internals::open(device);
+  BOWLINE_REQUIRE(open != nullptr, "The device is empty: it was moved from.");
+  return device::Block::import(open, memory);
+}
+
 Result<DeviceBuffer> import(const Device& device, const device::MemoryImport& memory) {
   return guarded([&]() -> Result<DeviceBuffer> {
-    const std::shared_ptr<device::OpenDevice>& open = Internals::open(device);
-    BOWLINE_REQUIRE(open != nullptr, "The device is empty: it was moved from.");
-    BOWLINE_TRY_ASSIGN(std::shared_ptr<device::Block> block, device::Block::import(open, memory));
+    BOWLINE_TRY_ASSIGN(std::shared_ptr<device::Block> block, block_of(device, memory));
     return Internals::buffer(std::move(block));
   });
 }
@@ -51,6 +56,24 @@ Result<DeviceBuffer> adopt_vulkan_buffer(const Device& device, uint64_t buffer, 
   memory.offset = offset;
   memory.bytes = bytes;
   return import(device, memory);
+}
+
+Result<HostBuffer> create_host_buffer(const Device& device, uint64_t bytes) {
+  return guarded([&]() -> Result<HostBuffer> {
+    std::byte* data = nullptr;
+    device::MemoryImport memory;
+    memory.kind = device::MemoryImport::Kind::host;
+    memory.bytes = bytes;
+    memory.address = &data;
+    Result<std::shared_ptr<device::Block>> made = block_of(device, memory);
+    BOWLINE_REQUIRE_CODE(made.status().code() != Code::unsupported, Code::unsupported,
+                         "The program cannot address the memory of device {}. Use "
+                         "DeviceBuffer::create().",
+                         device.info().name);
+    BOWLINE_TRY_ASSIGN(std::shared_ptr<device::Block> block, std::move(made));
+    BOWLINE_TRY(block->fill(std::byte{0}));
+    return HostBuffer{Internals::buffer(std::move(block)), data};
+  });
 }
 
 Result<DeviceBuffer> create_exportable(const Device& device, uint64_t bytes, ExternalHandle kind) {

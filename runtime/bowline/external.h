@@ -113,6 +113,21 @@ struct ExternalCuda {
 /// - unsupported: Bowline cannot use the GPU, or this build has no CUDA. The message says why.
 Result<Device> adopt_cuda(const ExternalCuda& external, const DeviceOptions& options = {});
 
+/// A buffer in memory of the process.
+struct HostBuffer {
+  DeviceBuffer buffer;
+  void* data = nullptr;  ///< The first byte. Valid until the last copy of `buffer` is destroyed.
+};
+
+/// Allocates memory of the CPU device that the program also reads and writes itself, without a
+/// copy. All bytes are 0. The address is a multiple of 64.
+///
+/// While a run reads the buffer, do not write to it. While a run writes the buffer, do not use it.
+///
+/// Errors: as DeviceBuffer::create().
+/// - unsupported: the program cannot address the memory of the device. Only "cpu" has such memory.
+Result<HostBuffer> create_host_buffer(const Device& device, uint64_t bytes);
+
 /// The kind of a file descriptor for memory or a semaphore.
 enum class ExternalHandle : uint8_t {
   opaque_fd,  ///< Between drivers of the same kind: VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT.

@@ -155,6 +155,16 @@ bowline_code adopt_vulkan_buffer(bowline_device* device, uint64_t buffer, uint64
   });
 }
 
+bowline_code create_host_buffer(bowline_device* device, uint64_t bytes, void** data,
+                                bowline_device_buffer** out, bowline_error** error) {
+  return make(device, out, error, [&](const Device& d) -> Result<DeviceBuffer> {
+    BOWLINE_TRY(given(data, "data"));
+    BOWLINE_TRY_ASSIGN(HostBuffer made, bowline::create_host_buffer(d, bytes));
+    *data = made.data;
+    return std::move(made.buffer);
+  });
+}
+
 bowline_code create_exportable(bowline_device* device, uint64_t bytes, int32_t kind,
                                bowline_device_buffer** out, bowline_error** error) {
   return make(device, out, error, [&](const Device& d) -> Result<DeviceBuffer> {

@@ -226,7 +226,9 @@ void OpenDevice::free(Buffer buffer, uint64_t bytes) {
 Result<Buffer> OpenDevice::import_memory(const MemoryImport& memory, uint64_t counted_bytes) {
   BOWLINE_TRY(check_caller());
   const Call call(*this);
-  BOWLINE_TRY(check_budget(counted_bytes));
+  const bool is_new =
+      memory.kind == MemoryImport::Kind::exportable || memory.kind == MemoryImport::Kind::host;
+  BOWLINE_TRY(is_new ? check_size(memory.bytes, MemoryKind::device) : check_budget(counted_bytes));
   Result<Buffer> buffer = device_->import_memory(memory);
   if (buffer.ok()) {
     counters_.allocations += counted_bytes == 0 ? 0 : 1;

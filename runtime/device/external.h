@@ -11,6 +11,7 @@ struct MemoryImport {
     buffer_of_program,  // `handle` is a VkBuffer, and its bytes from `offset` on are used
     exportable,         // new memory
     descriptor,         // memory behind `fd`, with `allocation_bytes` bytes
+    host,               // new memory of the process; its address is stored in `*address`
   };
   Kind kind = Kind::exportable;
   ExternalHandle type = ExternalHandle::opaque_fd;
@@ -19,6 +20,7 @@ struct MemoryImport {
   uint64_t bytes = 0;
   int fd = -1;
   uint64_t allocation_bytes = 0;
+  std::byte** address = nullptr;
 };
 
 struct SemaphoreImport {

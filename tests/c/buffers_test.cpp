@@ -132,6 +132,21 @@ TEST(SubmittedRuns, EndWithACallback) {
   EXPECT_NE(done.message.find("other"), std::string::npos) << done.message;
 }
 
+TEST(Buffers, OfTheCpuHaveAnAddress) {
+  World world;
+  void* data = nullptr;
+  bowline_device_buffer* buffer = nullptr;
+  must(api()->create_host_buffer, world.h.device, uint64_t{8}, &data, &buffer);
+  const float values[] = {3, 5};
+  must(api()->device_buffer_write, buffer, uint64_t{0}, static_cast<const void*>(values),
+       uint64_t{8});
+  EXPECT_EQ(static_cast<const float*>(data)[1], 5);
+  must(api()->device_buffer_close, buffer);
+  void** const nowhere = nullptr;
+  expect_error(call(api()->create_host_buffer, world.h.device, uint64_t{8}, nowhere, &buffer),
+               BOWLINE_BAD_ARGUMENT, "data");
+}
+
 struct Heap {
   size_t live = 0;
   size_t calls = 0;

@@ -1,4 +1,5 @@
 // DeviceBuffer: inputs and outputs that stay on the device.
+#include "bowline/external.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -132,6 +133,60 @@ TEST_P(Buffers, HaveTheShapeOfTheRun) {
     right.push_back(0);  // what follows the output is not written
     EXPECT_EQ(floats_in(out, 0, count + 1), right);
   }
+}
+
+TEST_P(Buffers, HaveAnAddressOnlyOnTheCpu) {
+  const Result<HostBuffer> made = create_host_buffer(device_, 24);
+  if (device_.info().name == "cpu") {
+    EXPECT_OK(made);
+    return;
+  }
+  EXPECT_EQ(made.status().code(), Code::unsupported);
+  EXPECT_EQ(made.status().message(), "The program cannot address the memory of device " +
+                                         device_.info().name + ". Use DeviceBuffer::create().");
+}
+
+// The program and the runs use the same bytes.
+TEST(BuffersOnTheCpu, ShareTheirAddress) {
+  const Device cpu = open_test_device("cpu");
+  const uint64_t before = cpu.counters().live_bytes;
+  Tripled m(cpu);
+  Session session = m.session(2, 2);
+  {
+    const HostBuffer x = must(create_host_buffer(cpu, 16));
+    const HostBuffer y = must(create_host_buffer(cpu, 16));
+    const std::span values(static_cast<float*>(x.data), 4);
+    const std::span results(static_cast<const float*>(y.data), 4);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(x.data) % 64, 0u);
+    EXPECT_EQ(Floats(values.begin(), values.end()), Floats(4));
+    std::ranges::copy(Floats{1, -2, 3, 4}, values.begin());
+    const Tensor input = in_buffer("x", {2, 2}, x.buffer);
+    const Tensor output = in_buffer("y", {2, 2}, y.buffer);
+    ASSERT_OK(session.run({&input, 1}, {&output, 1}));
+    EXPECT_EQ(Floats(results.begin(), results.end()), (Floats{3, -6, 9, 12}));
+    EXPECT_EQ(floats_in(x.buffer, 0, 4), (Floats{1, -2, 3, 4}));
+    const DeviceBuffer again = x.buffer;
+    EXPECT_EQ(again.bytes(), 16u);
+  }
+  const uint64_t of_session = cpu.counters().live_bytes;
+  const HostBuffer more = must(create_host_buffer(cpu, 1000));
+  EXPECT_EQ(cpu.counters().live_bytes, of_session + 1000);
+  EXPECT_GT(of_session, before);
+}
+
+TEST(BuffersOnTheCpu, OfAbsurdSizesAreRefused) {
+  const Device cpu = open_test_device("cpu");
+  const Device small = open_test_device("cpu", 1, uint64_t{16} << 20);
+  for (const uint64_t bytes : {UINT64_MAX, UINT64_MAX - 63, uint64_t{1} << 60}) {
+    SCOPED_TRACE(bytes);
+    EXPECT_EQ(DeviceBuffer::create(cpu, bytes).status().code(), Code::out_of_memory);
+    EXPECT_EQ(create_host_buffer(cpu, bytes).status().code(), Code::out_of_memory);
+    EXPECT_EQ(create_host_buffer(small, bytes).status().code(), Code::over_budget);
+  }
+  const DeviceBuffer none = must(DeviceBuffer::create(cpu, 0));
+  EXPECT_EQ(none.bytes(), 0u);
+  EXPECT_OK(none.write(0, {}));
+  EXPECT_EQ(none.write(1, {}).code(), Code::bad_argument);
 }
 
 TEST(BuffersOnTheCpu, ThatDoNotFitAreRefused) {

@@ -435,6 +435,10 @@ typedef struct bowline_api {
                                             bowline_error** error);
   bowline_code (*device_semaphore_signal)(bowline_device_semaphore* semaphore, uint64_t value,
                                           bowline_error** error);
+  /// `data` is set to the address of the memory, which is valid until the buffer is closed and no
+  /// run uses it.
+  bowline_code (*create_host_buffer)(bowline_device* device, uint64_t bytes, void** data,
+                                     bowline_device_buffer** out, bowline_error** error);
 } bowline_api;
 
 /// Returns the table of functions of this version, or NULL if the library does not have it.
