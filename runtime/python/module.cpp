@@ -1,4 +1,5 @@
 // The module bowline._bowline. The package bowline re-exports it.
+#include "sessions.h"
 #include "support.h"
 
 namespace bowline::python {
@@ -9,7 +10,8 @@ void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Failure& failure) {
-    const nb::object type = nb::module_::import_("bowline._error").attr("Error");
+    const nb::object type =
+        nb::module_::import_("bowline._error").attr(failure.is_export ? "ExportError" : "Error");
     const nb::object error =
         type(failure.status.message(), nb::cast(std::string(name_of(failure.status.code()))));
     PyErr_SetObject(type.ptr(), error.ptr());
@@ -25,9 +27,11 @@ NB_MODULE(_bowline, module) {
       "version", [] { return std::string(version()); },
       "Returns the versions of the library and of its file format.");
   add_devices(module);
+  add_buffers(module);
   add_models(module);
   add_graphs(module);
   add_imports(module);
+  add_pending_runs(module);
   add_sessions(module);
   add_trainers(module);
   add_text(module);

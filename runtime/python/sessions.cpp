@@ -1,21 +1,13 @@
 // Sessions.
-#include <algorithm>
-#include <deque>
-#include <map>
+#include "sessions.h"
 
-#include "support.h"
+#include <algorithm>
+#include <map>
 
 namespace bowline::python {
 namespace {
 
 using namespace nb::literals;
-
-// A session, and what its outputs look like.
-struct PySession {
-  Session session;
-  std::vector<SegmentInfo> plans;  // of the last description
-  uint64_t builds = 0;             // Counters::plan_builds at that time
-};
 
 std::vector<BoundEntryPoint> entry_points_of(
     const std::vector<std::pair<std::string, std::map<std::string, int64_t>>>& list,
@@ -63,10 +55,13 @@ std::optional<std::map<std::string, int64_t>> sizes_in(const SegmentInfo& plan,
 std::vector<std::pair<std::string, std::pair<DType, TensorShape>>> outputs_of(
     PySession& s, const std::string& entry_point, const std::vector<Tensor>& inputs,
     const std::vector<StepScalar>& scalars) {
-  if (const uint64_t builds = s.session.counters().plan_builds;
-      s.plans.empty() || builds != s.builds) {
-    s.plans = take(s.session.describe()).segments;
-    s.builds = builds;
+  // The model does not change while a run is pending, and counters() would wait for it.
+  if (s.plans.empty() || s.settle()) {
+    const uint64_t builds = unlocked([&] { return s.session->counters().plan_builds; });
+    if (s.plans.empty() || builds != s.builds) {
+      s.plans = take(unlocked([&] { return s.session->describe(); })).segments;
+      s.builds = builds;
+    }
   }
   const SegmentInfo* best = nullptr;
   std::map<std::string, int64_t> best_sizes;
@@ -96,40 +91,100 @@ std::vector<std::pair<std::string, std::pair<DType, TensorShape>>> outputs_of(
   return out;
 }
 
-nb::dict run(PySession& s, const nb::dict& inputs,
-             const std::optional<std::vector<std::string>>& outputs, const nb::dict& scalars,
-             const nb::dict& overrides, const std::string& entry_point) {
-  const Arrays in(inputs);
-  const Arrays replaced(overrides);
-  std::vector<std::string> names;
-  const std::vector<StepScalar> steps = scalars_of(scalars, &names);
-  const auto described = outputs_of(s, entry_point, in.tensors(), steps);
-  nb::dict out;
-  std::deque<NewArray> arrays;
-  std::vector<Tensor> to;
-  for (const auto& [name, type] : described) {
-    if (outputs.has_value() && std::ranges::find(*outputs, name) == outputs->end()) {
-      continue;
-    }
-    NewArray& array = arrays.emplace_back(type.first, type.second);
-    out[name.c_str()] = array.array();
-    to.push_back({name, type.first, type.second, array.data()});
-  }
-  for (const std::string& name : outputs.value_or(std::vector<std::string>())) {
-    if (!described.empty() && !out.contains(name.c_str())) {
-      throw Failure{Status(Code::bad_argument, "The entry point has no output \"" + name + "\".")};
-    }
-  }
+nb::dict run(PySession& s, const nb::dict& inputs, const WantedOutputs& outputs,
+             const nb::dict& scalars, const nb::dict& overrides, const std::string& entry_point) {
+  RunArguments arguments(s, inputs, outputs, scalars, overrides, entry_point);
+  const RunRequest r = arguments.request();
   check(unlocked([&] {
     return entry_point.empty()
-               ? s.session.run(in.tensors(), to, steps, replaced.tensors())
-               : s.session.run(entry_point, in.tensors(), to, steps, replaced.tensors());
+               ? s.session->run(r.inputs, r.outputs, r.scalars, r.overrides)
+               : s.session->run(entry_point, r.inputs, r.outputs, r.scalars, r.overrides);
   }));
-  std::ranges::for_each(arrays, &NewArray::finish);
-  return out;
+  return arguments.finish();
 }
 
 }  // namespace
+
+RunArguments::RunArguments(PySession& session, const nb::dict& inputs, const WantedOutputs& outputs,
+                           const nb::dict& scalars, const nb::dict& overrides,
+                           std::string entry_point)
+    : entry_point_(std::move(entry_point)),
+      inputs_(inputs),
+      overrides_(overrides),
+      scalars_(scalars_of(scalars, &names_)) {
+  const auto described = outputs_of(session, entry_point_, inputs_.tensors(), scalars_);
+  const auto* const names = outputs ? std::get_if<std::vector<std::string>>(&*outputs) : nullptr;
+  const auto* const given = outputs ? std::get_if<nb::dict>(&*outputs) : nullptr;
+  const auto is_wanted = [&](const std::string& name) {
+    return given != nullptr   ? given->contains(name.c_str())
+           : names != nullptr ? std::ranges::find(*names, name) != names->end()
+                              : true;
+  };
+  for (const auto& [name, type] : described) {
+    if (is_wanted(name)) {
+      const nb::object to = given != nullptr ? nb::borrow((*given)[name.c_str()]) : nb::none();
+      add_output(name, type.first, type.second, to);
+    }
+  }
+  std::vector<std::string> wanted = names != nullptr ? *names : std::vector<std::string>();
+  for (const auto [name, to] : given != nullptr ? *given : nb::dict()) {
+    wanted.push_back(nb::cast<std::string>(name));
+  }
+  for (const std::string& name : wanted) {
+    if (!described.empty() && !out_.contains(name.c_str())) {
+      throw Failure{Status(Code::bad_argument, "The entry point has no output \"" + name + "\".")};
+    }
+  }
+}
+
+void RunArguments::add_output(const std::string& name, DType dtype, const TensorShape& shape,
+                              nb::handle given) {
+  if (given.is_none()) {
+    NewArray& array = made_.emplace_back(dtype, shape);
+    out_[name.c_str()] = array.array();
+    outputs_.push_back({made_names_.emplace_back(name), dtype, shape, array.data()});
+    return;
+  }
+  given_.add(name, given, true);
+  out_[name.c_str()] = given;
+  outputs_.push_back(given_.tensors().back());
+}
+
+RunRequest RunArguments::request() const {
+  RunRequest out;
+  out.entry_point = entry_point_;
+  out.inputs = inputs_.tensors();
+  out.outputs = outputs_;
+  out.scalars = scalars_;
+  out.overrides = overrides_.tensors();
+  return out;
+}
+
+nb::dict RunArguments::finish() {
+  std::ranges::for_each(made_, &NewArray::finish);
+  return out_;
+}
+
+void RunArguments::release_inputs() {
+  inputs_ = Arrays();
+  overrides_ = Arrays();
+}
+
+PySession::~PySession() {
+  unlocked([this] { session.reset(); });
+}
+
+bool PySession::settle() {
+  std::list<std::shared_ptr<Submitted>> ended;
+  for (auto at = pending.begin(); at != pending.end();) {
+    const auto run = at++;
+    if ((*run)->run->done()) {
+      (*run)->arguments.release_inputs();
+      ended.splice(ended.end(), pending, run);
+    }
+  }
+  return pending.empty();
+}
 
 void add_sessions(nb::module_& module) {
   nb::class_<PySession>(module, "Session", "Runs entry points of a model on one device.")
@@ -143,10 +198,8 @@ void add_sessions(nb::module_& module) {
                 {entry_point, dims}};
             all.insert(all.end(), more.begin(), more.end());
             const std::vector<BoundEntryPoint> points = entry_points_of(all, compute_dtype);
-            new (self) PySession{
-                take(unlocked([&] { return Session::create(model.model, device, points); })),
-                {},
-                0};
+            new (self) PySession(
+                take(unlocked([&] { return Session::create(model.model, device, points); })));
           },
           "model"_a, "device"_a, "entry_point"_a = "forward",
           "dims"_a = std::map<std::string, int64_t>{}, nb::kw_only(),
@@ -158,20 +211,36 @@ void add_sessions(nb::module_& module) {
           "compute_dtype is \"f16\" or \"bf16\" for mixed precision.")
       .def("run", &run, "inputs"_a, "outputs"_a = nb::none(), nb::kw_only(),
            "scalars"_a = nb::dict(), "overrides"_a = nb::dict(), "entry_point"_a = "",
-           "Runs an entry point, and returns its outputs as new NumPy arrays by name.\n\ninputs: "
-           "arrays by name. outputs: names, or None for all. scalars: per-step scalars by name. "
-           "overrides: values that replace parameters in this run.")
+           "Runs an entry point, and returns its outputs by name.\n\ninputs: arrays or buffers "
+           "(DeviceBuffer) by name. outputs: None for all, names, or a dict of names and where the "
+           "values go: a buffer, a writable array, or None. The values of all other outputs go to "
+           "new NumPy arrays. scalars: per-step scalars by name. overrides: values that replace "
+           "parameters in this run.")
       .def(
-          "cancel", [](PySession& s) { s.session.cancel(); },
+          "submit", &submit, "inputs"_a, "outputs"_a = nb::none(), nb::kw_only(),
+          "scalars"_a = nb::dict(), "overrides"_a = nb::dict(), "entry_point"_a = "",
+          "Starts a run, and returns a PendingRun at once. Takes the same arguments as run().\n\n"
+          "Submitted runs take place one after the other. At most 64 runs can be pending. The "
+          "session keeps the arrays until the run has ended, also if the PendingRun is dropped. Do "
+          "not write to them before. Errors of the run come from PendingRun.wait(). Other "
+          "functions of the session wait for the pending runs first. The end of the session "
+          "cancels them.")
+      .def(
+          "cancel", [](PySession& s) { s.session->cancel(); },
           "Cancels the running run() or profile(), or the next one. Any thread may call it.")
       .def(
-          "memory", [](PySession& s) { return report_of(s.session.memory()); },
+          "memory",
+          [](PySession& s) { return report_of(unlocked([&] { return s.session->memory(); })); },
           "Returns the memory of the session in bytes.")
       .def(
-          "counters", [](PySession& s) { return report_of(s.session.counters()); },
+          "counters",
+          [](PySession& s) { return report_of(unlocked([&] { return s.session->counters(); })); },
           "Returns what the session did.")
       .def(
-          "describe", [](PySession& s) { return report_of(take(s.session.describe())); },
+          "describe",
+          [](PySession& s) {
+            return report_of(take(unlocked([&] { return s.session->describe(); })));
+          },
           "Returns the plans.")
       .def(
           "profile",
@@ -180,7 +249,7 @@ void add_sessions(nb::module_& module) {
             std::vector<std::string> names;
             const std::vector<StepScalar> steps = scalars_of(scalars, &names);
             return report_of(
-                take(unlocked([&] { return s.session.profile(in.tensors(), steps); })));
+                take(unlocked([&] { return s.session->profile(in.tensors(), steps); })));
           },
           "inputs"_a, "scalars"_a = nb::dict(), "Measures the time of each node, in nanoseconds.");
 }

@@ -2,8 +2,9 @@
 
 #include <bit>
 
+#include "buffers.h"
+
 namespace bowline::python {
-namespace {
 
 nb::dlpack::dtype dlpack_of(DType type) {
   switch (type) {
@@ -26,6 +27,8 @@ nb::dlpack::dtype dlpack_of(DType type) {
   }
   return nb::dtype<float>();
 }
+
+namespace {
 
 Failure bad_argument(std::string message) {
   return Failure{Status(Code::bad_argument, std::move(message))};
@@ -110,13 +113,20 @@ Arrays::Arrays(const nb::dict& arrays) {
 }
 
 void Arrays::add(std::string name, nb::handle array, bool writable) {
+  if (nb::isinstance<PyBuffer>(array)) {
+    names_.push_back(std::make_unique<std::string>(std::move(name)));
+    tensors_.push_back(nb::cast<const PyBuffer&>(array).tensor(*names_.back()));
+    owners_.push_back(nb::borrow(array));
+    return;
+  }
   nb::ndarray<nb::ro> view;
   if (!nb::try_cast(array, view, false)) {
     throw bad_argument("\"" + name +
                        "\" is not an array. Pass a NumPy array or an object with DLPack.");
   }
   if (view.device_type() != nb::device::cpu::value) {
-    throw bad_argument("The array \"" + name + "\" is not in host memory.");
+    throw bad_argument("The array \"" + name +
+                       "\" is not in host memory. Copy it there, or to a DeviceBuffer.");
   }
   int64_t step = 1;
   for (size_t axis = view.ndim(); axis-- > 0;) {

@@ -28,6 +28,7 @@ namespace nb = nanobind;
 // An error of the library on its way to Python, where it becomes bowline.Error.
 struct Failure {
   Status status;
+  bool is_export = false;  // of DLPack: then it is a BufferError, too
 };
 
 // Throws Failure.
@@ -55,6 +56,7 @@ nb::object report_of(const T& value) {
   return object_of(c::json_of(value));
 }
 
+nb::dlpack::dtype dlpack_of(DType type);
 // "f32", "bf16" and so on. Throws Failure for other names.
 DType dtype_named(const std::string& name);
 std::optional<DType> optional_dtype(const std::optional<std::string>& name);
@@ -63,8 +65,9 @@ std::optional<DType> optional_dtype(const std::optional<std::string>& name);
 class Arrays {
  public:
   Arrays() = default;
-  // From a dict of names and arrays: NumPy arrays, or others with DLPack in host memory. They are
-  // not copied. Throws Failure if an array is not contiguous and row-major, or not in host memory.
+  // From a dict of names and arrays: NumPy arrays, others with DLPack in host memory, or buffers of
+  // a device. They are not copied. Throws Failure if an array is not contiguous and row-major, or
+  // not in host memory.
   explicit Arrays(const nb::dict& arrays);
 
   void add(std::string name, nb::handle array, bool writable = false);
@@ -102,6 +105,7 @@ std::vector<BoundDim> bound_dims(const std::map<std::string, int64_t>& dims);
 std::vector<StepScalar> scalars_of(const nb::dict& scalars, std::vector<std::string>* names);
 
 void add_devices(nb::module_& module);
+void add_buffers(nb::module_& module);
 void add_models(nb::module_& module);
 void add_graphs(nb::module_& module);
 void add_imports(nb::module_& module);

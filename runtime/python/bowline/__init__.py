@@ -12,18 +12,22 @@ Example: runs a model whose input is "x" and whose output is "y".
     y = session.run({"x": numpy.zeros((1, 4), numpy.float32)})["y"]
 
 Arrays are NumPy arrays, or objects with DLPack in host memory, such as CPU tensors of PyTorch. They
-must be contiguous and row-major, and are not copied. The functions raise bowline.Error.
+must be contiguous and row-major, and are not copied. A DeviceBuffer is an array in the memory of a
+device. The functions raise bowline.Error.
 
-One thread at a time may use a model with its sessions, trainers and generators.
+One thread at a time may use a model with its sessions, trainers and generators. Session.submit()
+starts a run and returns at once.
 """
 
 from bowline._bowline import (
     ChatTemplate,
     Device,
+    DeviceBuffer,
     Generator,
     GraphBuilder,
     Model,
     Parameter,
+    PendingRun,
     Session,
     Tokenizer,
     Trainer,
@@ -43,12 +47,14 @@ __all__ = [
     "Adapter",
     "ChatTemplate",
     "Device",
+    "DeviceBuffer",
     "Error",
     "Generator",
     "GraphBuilder",
     "ImportedTorch",
     "Model",
     "Parameter",
+    "PendingRun",
     "Session",
     "Tokenizer",
     "Trainer",

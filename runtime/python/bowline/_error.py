@@ -1,4 +1,4 @@
-"""The exception of the package."""
+"""The exceptions of the package."""
 
 
 class Error(Exception):
@@ -11,3 +11,7 @@ class Error(Exception):
     def __init__(self, message: str, code: str = "internal") -> None:
         super().__init__(message)
         self.code = code
+
+
+class ExportError(Error, BufferError):
+    """A buffer of a device cannot be exported through DLPack."""
