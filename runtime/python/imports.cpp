@@ -1,4 +1,6 @@
 // Models and adapters of other formats.
+#include <exception>
+
 #include "support.h"
 
 #ifdef BOWLINE_PYTHON_IMPORT
@@ -65,8 +67,25 @@ nb::list not_finite(const PyImported& imported) {
   return out;
 }
 
-PyImported import(const std::string& path, const ImportOptions& options) {
-  ImportedModel made = take(unlocked([&] { return import_model(path, options); }));
+PyImported import(const std::string& path, ImportOptions& options, const nb::object& progress) {
+  std::exception_ptr thrown;
+  options.progress = [&](const ImportProgress& at) {
+    const nb::gil_scoped_acquire locked;
+    try {
+      check_signals();
+      return progress.is_none() ||
+             !progress(nb::str(std::string(name_of(at.part)).c_str()), at.done, at.total)
+                  .is(nb::bool_(false));
+    } catch (...) {
+      thrown = std::current_exception();
+      return false;
+    }
+  };
+  Result<ImportedModel> result = unlocked([&] { return import_model(path, options); });
+  if (thrown) {
+    std::rethrow_exception(thrown);
+  }
+  ImportedModel made = take(std::move(result));
   return {nb::cast(std::make_unique<PyModel>(PyModel{{}, std::move(made.model)})),
           import_report(made.report), std::move(made.not_finite)};
 }
@@ -92,7 +111,8 @@ void add_imports(nb::module_& module) {
          const std::map<std::string, int64_t>& dims,
          const std::map<std::string, std::vector<int64_t>>& shapes, const std::string& batch_dim,
          const std::map<std::string, std::vector<double>>& given,
-         const std::vector<std::string>& trainable, const std::vector<std::string>& freeze) {
+         const std::vector<std::string>& trainable, const std::vector<std::string>& freeze,
+         const nb::object& progress) {
         const bool is_onnx = take(import_format(path)) == ImportFormat::onnx;
         ImportOptions options;
         options.text = {.task = task_named(task),
@@ -115,7 +135,7 @@ void add_imports(nb::module_& module) {
                         .trainable = trainable,
                         .freeze = freeze,
                         .tie_equal = tie_equal && is_onnx};
-        return import(path, options);
+        return import(path, options, progress);
       },
       "path"_a, nb::kw_only(), "task"_a = nb::none(), "labels"_a = std::vector<std::string>{},
       "dtype"_a = nb::none(), "kv_dtype"_a = "f32", "pooling"_a = "", "multi_label"_a = false,
@@ -125,8 +145,13 @@ void add_imports(nb::module_& module) {
       "shapes"_a = std::map<std::string, std::vector<int64_t>>{}, "batch_dim"_a = "",
       "given"_a = std::map<std::string, std::vector<double>>{},
       "trainable"_a = std::vector<std::string>{}, "freeze"_a = std::vector<std::string>{},
+      "progress"_a = nb::none(),
       "Reads a Hugging Face folder, a GGUF file or an ONNX file. The options are the flags of "
-      "`bowline import`. An option that has no effect raises an Error.");
+      "`bowline import`. An option that has no effect raises an Error.\n\nprogress: is called as "
+      "progress(part, done, total), where part is \"files\", \"bytes\", \"tensors\" or "
+      "\"nodes\". If it returns False, the import stops with an Error whose code is "
+      "\"cancelled\". Its exceptions stop the import, too. Ctrl-C raises KeyboardInterrupt. The "
+      "import writes no files.");
   module.def(
       "import_adapter",
       [](PyModel& model, const std::string& path, const std::string& name) {

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "bowline_import.h"
 #include "fixtures.h"
@@ -130,6 +131,42 @@ constexpr bool kHasOnnx = false;
 #else
 constexpr bool kHasOnnx = true;
 #endif
+
+// Stops the import at each call of its progress, by `false` and by an exception.
+TEST(ImportModel, ProgressStopsItAtEachCall) {
+  std::vector<std::pair<std::string, ImportOptions>> sources = {
+      {fixture("llama"), {}},
+      {fixture("llama"), {.text = {.tie_equal = true}}},
+      {kGguf, {}},
+  };
+  if (kHasOnnx) {
+    sources.push_back({kOnnx, {.onnx = {.dims = {{"batch", 2}}}}});
+  }
+  for (auto& [path, options] : sources) {
+    SCOPED_TRACE(path);
+    size_t calls = 0, stop_at = SIZE_MAX;
+    bool throws = false;
+    std::set<std::string_view> parts;
+    options.progress = [&](const ImportProgress& at) {
+      EXPECT_TRUE(at.done < at.total || at.total == 0);
+      parts.insert(name_of(at.part));
+      const bool goes_on = ++calls <= stop_at;
+      return !goes_on && throws ? throw 1 : goes_on;
+    };
+    ASSERT_FINE(import_model(path, options).status());
+    EXPECT_EQ(parts, path == kOnnx ? (std::set<std::string_view>{"bytes", "tensors", "nodes"})
+                                   : (std::set<std::string_view>{"files", "tensors"}));
+    const size_t all = calls;
+    for (stop_at = 0; stop_at < all; ++stop_at) {
+      throws = stop_at % 2 == 1;
+      calls = 0;
+      const Status status = import_model(path, options).status();
+      EXPECT_EQ(status.code(), Code::cancelled) << stop_at << ": " << status.message();
+      EXPECT_TRUE(status.message().starts_with("The import was cancelled.")) << status.message();
+      EXPECT_EQ(calls, stop_at + 1);
+    }
+  }
+}
 
 // The message of a failed import of `path`. Empty: it did not fail with bad_argument.
 std::string refusal(const std::string& path, const ImportOptions& options) {

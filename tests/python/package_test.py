@@ -359,6 +359,26 @@ class Package(unittest.TestCase):
         self.assert_fails("bad_argument", "--entry has no effect", lambda: bowline.import_model(str(folder), entry="main"))
         self.assert_fails("bad_argument", "no task", lambda: bowline.import_model(str(folder), task="sing"))
 
+    def test_imports_report_progress_and_end_early(self):
+        if "Not in this package" in bowline.import_model.__doc__:
+            self.skipTest("built with BOWLINE_IMPORT=OFF")
+        folder = str(TESTS / "import/fixtures/llama")
+        calls = []
+        bowline.import_model(folder, progress=lambda *at: calls.append(at))
+        self.assertEqual(calls[0], ("files", 0, 1))
+        self.assertEqual({part for part, _, _ in calls}, {"files", "tensors"})
+        self.assertTrue(all(done < total for part, done, total in calls if part == "tensors"))
+        self.assert_fails("cancelled", "The import was cancelled.", lambda: bowline.import_model(folder, progress=lambda *at: False))
+
+        def fail(part, done, total):
+            raise KeyError(part)
+
+        with self.assertRaisesRegex(KeyError, "files"):
+            bowline.import_model(folder, progress=fail)
+        with self.assertRaises(KeyboardInterrupt):
+            bowline.import_model(folder, progress=lambda *at: _thread.interrupt_main())
+        bowline.import_model(folder)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -136,11 +136,32 @@ struct OnnxImportOptions {
   bool tie_equal = false;
 };
 
+/// Where import_model() is.
+struct ImportProgress {
+  /// What it reads.
+  enum class Part : uint8_t {
+    files,    ///< The files of a Hugging Face folder that have tensors, or a GGUF file.
+    bytes,    ///< The bytes of an ONNX file.
+    tensors,  ///< Tensors: it compares them (text models), or stores their values (ONNX).
+    nodes,    ///< The nodes of an ONNX graph. With a batch dimension, it reads the graph twice.
+  };
+  Part part = Part::files;
+  uint64_t done = 0;
+  uint64_t total = 0;
+};
+
+/// Returns the name of a part, for example "tensors".
+std::string_view name_of(ImportProgress::Part part);
+
 /// Options of import_model(). Each format uses one of the two groups. The other group must have its
 /// defaults.
 struct ImportOptions {
   TextImportOptions text = {};
   OnnxImportOptions onnx = {};
+  /// (optional) Called often, in the thread of the call. false, or an exception: import_model()
+  /// stops, and returns `cancelled`. Between two calls, it reads at most one tensor of an ONNX
+  /// file, or 1 MiB of other tensors. It does not call while it parses the text of a file.
+  std::function<bool(const ImportProgress& progress)> progress = {};
 };
 
 // ------------------------------------------------------------------------------------------ models
@@ -208,6 +229,7 @@ struct ImportedModel {
 /// - bad_argument: an option is set that this format or task does not use.
 /// - bad_argument: a value of an option is not allowed, or a name or pattern matches nothing.
 /// - io_error: a file cannot be read.
+/// - cancelled: ImportOptions::progress stopped it.
 Result<ImportedModel> import_model(const std::string& path, const ImportOptions& options = {});
 
 // ---------------------------------------------------------------------------------------- adapters

@@ -53,7 +53,7 @@ Result<bool> has_new_weights(const Built& built) {
 }
 
 Result<ImportedModel> import_text(const std::string& path, ImportFormat kind,
-                                  const TextImportOptions& options) {
+                                  const TextImportOptions& options, const Progress& progress) {
   BOWLINE_REQUIRE_CODE(kind == ImportFormat::gguf || huggingface::is_folder(path), Code::bad_file,
                        "\"{}\" has no config.json{}.", escaped(path),
                        peft::is_folder(path)
@@ -61,8 +61,9 @@ Result<ImportedModel> import_text(const std::string& path, ImportFormat kind,
                              "import_adapter()"
                            : "");
   BOWLINE_TRY_ASSIGN(const Source source, options.skeleton ? huggingface::read_config(path)
-                                          : kind == ImportFormat::gguf ? gguf::read(path)
-                                                                       : huggingface::read(path));
+                                          : kind == ImportFormat::gguf
+                                              ? gguf::read(path, progress)
+                                              : huggingface::read(path, progress));
   const std::string context = fmt::format("While importing \"{}\".", escaped(path));
   BOWLINE_TRY_ASSIGN(Built built, in_context(build_model(source, options), context));
   BOWLINE_TRY_ASSIGN(const bool is_new, has_new_weights(built));
@@ -123,8 +124,10 @@ Status choose_trained(Model& model, const OnnxImportOptions& options) {
   return {};
 }
 
-Result<ImportedModel> import_onnx(const std::string& path, const OnnxImportOptions& options) {
-  BOWLINE_TRY_ASSIGN(const onnx::ImportOptions of_graph, graph_options(options));
+Result<ImportedModel> import_onnx(const std::string& path, const OnnxImportOptions& options,
+                                  const Progress& progress) {
+  BOWLINE_TRY_ASSIGN(onnx::ImportOptions of_graph, graph_options(options));
+  of_graph.progress = progress;
   BOWLINE_TRY_ASSIGN(onnx::Imported graph, onnx::import_file(path, of_graph));
   BOWLINE_TRY(choose_trained(graph.model, options));
   if (!graph.not_finite.empty()) {
@@ -146,8 +149,9 @@ Result<ImportedModel> import_model(const std::string& path, const ImportOptions&
     BOWLINE_TRY_ASSIGN(const ImportFormat kind, import_format(path));
     BOWLINE_TRY(import::check_format(options, kind, path));
     BOWLINE_TRY(import::check_values(options));
-    return kind == ImportFormat::onnx ? import::import_onnx(path, options.onnx)
-                                      : import::import_text(path, kind, options.text);
+    const import::Progress progress(options.progress);
+    return kind == ImportFormat::onnx ? import::import_onnx(path, options.onnx, progress)
+                                      : import::import_text(path, kind, options.text, progress);
   });
 }
 

@@ -35,7 +35,16 @@ std::string numbered(std::string name, int64_t i) {
   return at == std::string::npos ? name : name.replace(at, 2, std::to_string(i));
 }
 
-Result<bool> equal_tensors(const SourceTensor& a, const SourceTensor& b) {
+// Where Weights is in its list of tensors.
+struct Place {
+  const Progress& progress;
+  uint64_t done = 0;
+  uint64_t total = 0;
+
+  Status tell() const { return progress.at(ImportProgress::Part::tensors, done, total); }
+};
+
+Result<bool> equal_tensors(const SourceTensor& a, const SourceTensor& b, const Place& place) {
   if (a.shape != b.shape || a.dtype != b.dtype || a.encoding != b.encoding || a.bytes != b.bytes) {
     return false;
   }
@@ -45,6 +54,7 @@ Result<bool> equal_tensors(const SourceTensor& a, const SourceTensor& b) {
   std::vector<std::byte> left(std::min(a.bytes, kPiece)), right(left.size());
   for (uint64_t at = 0; at < a.bytes; at += left.size()) {
     const size_t n = std::min<uint64_t>(left.size(), a.bytes - at);
+    BOWLINE_TRY(place.tell());
     BOWLINE_TRY(a.read(at, std::span(left).first(n)));
     BOWLINE_TRY(b.read(at, std::span(right).first(n)));
     if (std::memcmp(left.data(), right.data(), n) != 0) {
@@ -114,7 +124,10 @@ std::optional<DType> stated_dtype(const nlohmann::json& config) {
 }  // namespace
 
 Weights::Weights(const Source& source, const TextImportOptions& options, Model& model)
-    : options_(options), model_(model), dtype_(options.dtype.value_or(most_common(source))) {
+    : options_(options),
+      progress_(source.progress),
+      model_(model),
+      dtype_(options.dtype.value_or(most_common(source))) {
   if (options.skeleton && !options.dtype) {
     const std::optional<DType> stated = stated_dtype(source.config);
     dtype_ = stated.value_or(dtype_);
@@ -323,7 +336,7 @@ Weight Weights::tied(const std::string& name, const Weight& other, const std::st
   }
   if (Tensor* t = find(name); t != nullptr) {
     const Tensor& kept = *find(other_name);
-    const Result<bool> same = equal_tensors(*t->source, *kept.source);
+    const Result<bool> same = equal_tensors(*t->source, *kept.source, {progress_});
     fail(same.status());
     if (same.ok() && !same.value()) {
       fail(Code::bad_file,
@@ -385,7 +398,7 @@ Status Weights::tie_asked() {
   for (const auto& [first, second] : options_.ties) {
     BOWLINE_TRY_ASSIGN(Tensor * a, asked(first));
     BOWLINE_TRY_ASSIGN(Tensor * b, asked(second));
-    BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*a->source, *b->source));
+    BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*a->source, *b->source, {progress_}));
     BOWLINE_REQUIRE(same, "--tie names {} and {}, but their values differ.",
                     listed_name(a->report.name), listed_name(b->report.name));
     BOWLINE_TRY(tie(*a, *b, "asked for"));
@@ -397,7 +410,10 @@ Status Weights::tie_asked() {
 Status Weights::find_equal() {
   std::map<std::string, std::vector<Tensor*>> alike;
   std::string begin;
+  Place place{progress_, 0, tensors_.size()};
   for (Tensor& t : tensors_) {
+    BOWLINE_TRY(place.tell());
+    ++place.done;
     const bool counts = t.source->shape.size() >= 2 || options_.tie_equal;
     if (t.report.use != ImportedTensor::Use::taken || !counts || t.source->bytes == 0) {
       continue;
@@ -408,7 +424,7 @@ Status Weights::find_equal() {
     }
     std::vector<Tensor*>& group = alike[begin];
     for (Tensor* other : group) {
-      BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*other->source, *t.source));
+      BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*other->source, *t.source, place));
       if (same && options_.tie_equal) {
         BOWLINE_TRY(tie_equal(*other, t));
         break;
@@ -469,7 +485,7 @@ Status Weights::tie_equal_layers() {
     if (other == nullptr || other->report.use != ImportedTensor::Use::taken) {
       continue;
     }
-    BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*other->source, *t->source));
+    BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*other->source, *t->source, {progress_}));
     if (same) {
       BOWLINE_TRY(tie_equal(*other, *t));
     }

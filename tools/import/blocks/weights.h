@@ -109,6 +109,7 @@ class Weights {
                     StorageRole role, DType dtype);
 
   const TextImportOptions& options_;
+  const Progress& progress_;
   Model& model_;
   DType dtype_;
   std::vector<Tensor> tensors_;

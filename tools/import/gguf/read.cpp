@@ -291,9 +291,12 @@ Result<Source> read(std::shared_ptr<const File> file, const std::string& path) {
 
 }  // namespace
 
-Result<Source> read(const std::string& path) {
+Result<Source> read(const std::string& path, const import::Progress& progress) {
+  BOWLINE_TRY(progress.at(ImportProgress::Part::files, 0, 1));
   BOWLINE_TRY_ASSIGN(std::shared_ptr<const File> file, File::open(path));
-  return read(std::move(file), path);
+  BOWLINE_TRY_ASSIGN(Source out, read(std::move(file), path));
+  out.progress = progress;
+  return out;
 }
 
 Result<Source> read(std::span<const std::byte> bytes, const std::string& path) {

@@ -14,7 +14,7 @@ namespace bowline::gguf {
 // (a GGUF file with the tokenizer's keys), chat_template, config.json. Errors  io_error: the file
 // cannot be read. bad_file: the message says what and where.
 //         unsupported: an architecture or tensor type; the message lists the supported ones.
-Result<import::Source> read(const std::string& path);
+Result<import::Source> read(const std::string& path, const import::Progress& progress = {});
 
 // Reads bytes in memory, which must outlive the source.
 Result<import::Source> read(std::span<const std::byte> bytes, const std::string& path);

@@ -94,7 +94,9 @@ Result<std::map<std::string, std::set<std::string>>> read_index(const std::strin
 
 Status read_shards(const std::string& folder, const std::string& index, Source& out) {
   BOWLINE_TRY_ASSIGN(auto shards, read_index(out.path, index));
+  uint64_t done = 0;
   for (auto& [file, expected] : shards) {
+    BOWLINE_TRY(out.progress.at(ImportProgress::Part::files, done++, shards.size()));
     const std::string path = folder + "/" + file;
     BOWLINE_REQUIRE_CODE(is_there(path), Code::bad_file,
                          "Shard \"{}\" is missing. \"{}\" names it for {} tensors.", escaped(path),
@@ -118,6 +120,7 @@ Status read_tensors(const std::string& folder, Source& out) {
   const std::string whole = folder + "/model.safetensors";
   const std::string index = whole + ".index.json";
   if (is_there(whole)) {
+    BOWLINE_TRY(out.progress.at(ImportProgress::Part::files, 0, 1));
     BOWLINE_TRY(import::check_inside(out.path, whole));
     BOWLINE_TRY_ASSIGN(Safetensors file, read_safetensors(whole));
     out.tensors = std::move(file.tensors);
@@ -464,9 +467,10 @@ Result<Source> read_texts(const std::string& folder, std::string& encoder) {
 
 }  // namespace
 
-Result<Source> read(const std::string& folder) {
+Result<Source> read(const std::string& folder, const import::Progress& progress) {
   std::string encoder;
   BOWLINE_TRY_ASSIGN(Source out, read_texts(folder, encoder));
+  out.progress = progress;
   BOWLINE_TRY(read_tensors(encoder, out));
   return out;
 }

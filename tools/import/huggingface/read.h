@@ -14,7 +14,7 @@ bool is_folder(const std::string& path);
 // Reads a folder with its tensors.
 // Errors  bad_file: a required file is missing, truncated or inconsistent; the message says where.
 //         unsupported: a setting is not supported; the message names it.
-Result<import::Source> read(const std::string& folder);
+Result<import::Source> read(const std::string& folder, const import::Progress& progress = {});
 // Reads a folder without its tensors, which may be missing. Errors  as read().
 Result<import::Source> read_config(const std::string& folder);
 

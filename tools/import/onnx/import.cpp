@@ -25,7 +25,7 @@ class Reader {
         options_(options),
         batch_(batch),
         maker_(out_.model, options.entry_point, options.trains, batch, options.tie_equal),
-        nodes_(maker_, model, folder) {}
+        nodes_(maker_, model, folder, options.progress) {}
 
   Imported read(const file::ModelProto& model) {
     opsets_ = opsets_of(model.opset_import());
@@ -352,7 +352,7 @@ Result<Imported> import_graph(const file::ModelProto& model, const std::string& 
 }
 
 Result<Imported> import_file(const std::string& path, const ImportOptions& options) {
-  BOWLINE_TRY_ASSIGN(const auto model, read_model(path));
+  BOWLINE_TRY_ASSIGN(const auto model, read_model(path, options.progress));
   auto imported = import_graph(*model, std::filesystem::path(path).parent_path().string(), options);
   BOWLINE_TRY(Status(imported.status()).at(fmt::format("While reading \"{}\".", escaped(path))));
   return imported;

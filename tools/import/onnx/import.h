@@ -17,6 +17,7 @@
 #include "bowline.h"
 #include "onnx/numbers.h"
 #include "source/finite.h"
+#include "source/progress.h"
 
 namespace bowline::onnx {
 
@@ -48,6 +49,7 @@ struct ImportOptions {
   std::function<bool(const std::string&)> trains;
   // Ties matrices of equal values to one weight, and merges equal layers into one Repeat.
   bool tie_equal = false;
+  import::Progress progress = {};
 };
 
 struct Imported {
@@ -62,7 +64,8 @@ struct Imported {
 // Parses a model file.
 // Errors  bad_file: the file cannot be read or is not an ONNX model; the message has the position.
 //         unsupported: the version is not supported.
-Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path);
+Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path,
+                                                     const import::Progress& progress = {});
 Result<std::shared_ptr<file::ModelProto>> parse_model(const std::string& bytes);
 // Reads a file with a single TensorProto. Returns its name and values. Errors  bad_file.
 Result<std::pair<std::string, ConstantTensor>> read_tensor(const std::string& path);

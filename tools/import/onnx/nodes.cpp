@@ -124,8 +124,9 @@ Opsets opsets_of(const google::protobuf::RepeatedPtrField<file::OperatorSetIdPro
   return out;
 }
 
-NodeReader::NodeReader(Maker& maker, const file::ModelProto& model, const std::string& folder)
-    : maker_(maker), folder_(folder) {
+NodeReader::NodeReader(Maker& maker, const file::ModelProto& model, const std::string& folder,
+                       const import::Progress& progress)
+    : maker_(maker), folder_(folder), progress_(progress) {
   for (const file::FunctionProto& f : model.functions()) {
     functions_.emplace(function_key(f.domain(), f.name(), f.overload()), &f);
   }
@@ -135,6 +136,7 @@ void NodeReader::count_node() {
   within_budget(++nodes_ <= kMostNodes,
                 "The model has more than {} nodes after loops and functions are expanded.",
                 kMostNodes);
+  require(progress_.at(ImportProgress::Part::nodes, node_, main_nodes_));
 }
 
 // Checks before the expansion, so that a very long loop costs no time.
@@ -191,7 +193,10 @@ void NodeReader::initializers(const file::GraphProto& graph, Scope& scope) {
           "The graph has {} sparse initializers, which are not supported.",
           graph.sparse_initializer_size());
   count_work(static_cast<size_t>(graph.initializer_size()));
+  uint64_t done = 0;
   for (const file::TensorProto& t : graph.initializer()) {
+    require(progress_.at(ImportProgress::Part::tensors, done++,
+                         static_cast<uint64_t>(graph.initializer_size())));
     const auto readers = scope.readers.find(t.name());
     if (readers == scope.readers.end()) {
       continue;
@@ -230,6 +235,10 @@ Term NodeReader::value(const std::string& name, const Nodes& nodes, const Scope&
 
 void NodeReader::lower_all(const Nodes& nodes, Scope& scope, std::vector<std::string>* notes) {
   for (int n = 0; n < nodes.size(); ++n) {
+    if (scope.depth == 0) {
+      node_ = static_cast<uint64_t>(n);
+      main_nodes_ = static_cast<uint64_t>(nodes.size());
+    }
     const file::NodeProto& node = nodes[n];
     const std::string where = node_text(n, node);
     const bool needed = std::ranges::any_of(

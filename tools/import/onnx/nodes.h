@@ -13,6 +13,7 @@
 
 #include "onnx.pb.h"
 #include "onnx/lowering.h"
+#include "source/progress.h"
 
 namespace bowline::onnx {
 
@@ -46,7 +47,8 @@ struct Iterations {
 
 class NodeReader {
  public:
-  NodeReader(Maker& maker, const file::ModelProto& model, const std::string& folder);
+  NodeReader(Maker& maker, const file::ModelProto& model, const std::string& folder,
+             const import::Progress& progress);
 
   // Fills producers and readers for the values that `outputs` need.
   void survey(const Nodes& nodes, const std::vector<std::string>& outputs, Scope& scope);
@@ -83,6 +85,10 @@ class NodeReader {
 
   Maker& maker_;
   const std::string& folder_;
+  const import::Progress& progress_;
+  // Nodes of the main graph. A node that contains graphs counts as one.
+  uint64_t node_ = 0;
+  uint64_t main_nodes_ = 0;
   Opsets opsets_;
   std::map<std::string, const file::FunctionProto*> functions_;
   std::map<const file::FunctionProto*, Opsets> function_opsets_;

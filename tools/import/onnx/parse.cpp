@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -20,7 +21,8 @@ constexpr int64_t kNewestIr = 14;
 constexpr int kMostDepth = 64;
 
 // Reads a whole file. Errors  bad_file.
-Result<std::string> bytes_of(const std::string& path) {
+Result<std::string> bytes_of(const std::string& path, const import::Progress& progress = {}) {
+  constexpr std::streamoff kPiece = std::streamoff{16} << 20;
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : -1;
   BOWLINE_REQUIRE_CODE(size >= 0, Code::bad_file, "\"{}\" cannot be read.", escaped(path));
@@ -29,7 +31,10 @@ Result<std::string> bytes_of(const std::string& path) {
                        size, INT32_MAX);
   std::string bytes(static_cast<size_t>(size), '\0');
   in.seekg(0);
-  in.read(bytes.data(), size);
+  for (std::streamoff at = 0; at < size; at += kPiece) {
+    BOWLINE_TRY(progress.at(ImportProgress::Part::bytes, static_cast<uint64_t>(at), bytes.size()));
+    in.read(bytes.data() + at, std::min(kPiece, size - at));
+  }
   BOWLINE_REQUIRE_CODE(in.good() || size == 0, Code::bad_file, "\"{}\" cannot be read.",
                        escaped(path));
   return bytes;
@@ -70,8 +75,9 @@ Result<std::shared_ptr<file::ModelProto>> parse_model(const std::string& bytes) 
   return model;
 }
 
-Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path) {
-  BOWLINE_TRY_ASSIGN(const std::string bytes, bytes_of(path));
+Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path,
+                                                     const import::Progress& progress) {
+  BOWLINE_TRY_ASSIGN(const std::string bytes, bytes_of(path, progress));
   auto model = parse_model(bytes);
   BOWLINE_TRY(Status(model.status()).at(while_reading(path)));
   return model;

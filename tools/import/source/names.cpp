@@ -18,4 +18,9 @@ std::string_view name_of(ImportedTensor::Use use) {
   return names[static_cast<size_t>(use)];
 }
 
+std::string_view name_of(ImportProgress::Part part) {
+  constexpr std::string_view kNames[] = {"files", "bytes", "tensors", "nodes"};
+  return kNames[static_cast<size_t>(part)];
+}
+
 }  // namespace bowline

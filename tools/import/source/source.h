@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bowline.h"
+#include "source/progress.h"
 
 namespace bowline::import {
 
@@ -59,6 +60,7 @@ struct Source {
   Settings metadata;
   // Sentences for the report, for example about dequantized tensors.
   std::vector<std::string> notes;
+  Progress progress = {};
 };
 
 }  // namespace bowline::import
