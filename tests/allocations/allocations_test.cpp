@@ -8,6 +8,7 @@
 #include "api/internals.h"
 #include "base/boundary.h"
 #include "bowline.h"
+#include "bowline/external.h"
 #include "failing_new.h"
 #include "model/tied_model.h"
 #include "threads.h"
@@ -29,6 +30,7 @@ struct World {
   std::optional<Session> session;
   std::optional<Trainer> trainer;
   std::optional<Model> made;
+  std::optional<DeviceBuffer> in, out;
   std::array<float, 6> numbers{};  // values that a call has read
   // Created in advance, because allocations of the test are not allocations of the library.
   std::string file = folder / "file";
@@ -266,7 +268,51 @@ Status step_with_override(World& w) {
   return read(w, report.status(), {&norm, 1});
 }
 
+void with_buffers(World& w) {
+  with_session(w);
+  w.in = must(DeviceBuffer::create(w.device, 4));
+  w.out = must(DeviceBuffer::create(w.device, 4));
+  const int32_t id = 2;
+  EXPECT_OK(w.in->write(0, std::as_bytes(std::span(&id, 1))));
+}
+
+// Runs the session on its buffers, and stores the loss.
+template <class F>
+Status with_loss(World& w, F&& run) {
+  Tensor in{"x", DType::i32, {1}}, out{"loss", DType::f32, {}};
+  in.buffer = &*w.in;
+  out.buffer = &*w.out;
+  BOWLINE_TRY(run(std::span(&in, 1), std::span(&out, 1)));
+  float loss = 0;
+  return read(w, w.out->read(0, std::as_writable_bytes(std::span(&loss, 1))), {&loss, 1});
+}
+
+Status run_buffers(World& w) {
+  return with_loss(w, [&](auto in, auto out) { return w.session->run(in, out); });
+}
+
+Status submit(World& w) {
+  return with_loss(w, [&](auto in, auto out) -> Status {
+    RunRequest request;
+    request.inputs = in;
+    request.outputs = out;
+    BOWLINE_TRY_ASSIGN(const PendingRun run, w.session->submit(request));
+    return run.wait();
+  });
+}
+
 const Call kCalls[] = {
+    {"CreateBuffer", nothing, [](World& w) { return DeviceBuffer::create(w.device, 64).status(); }},
+    {"CreateHostBuffer", nothing,
+     [](World& w) { return create_host_buffer(w.device, 64).status(); }},
+    {"RunBuffers", with_buffers, run_buffers},
+    {"Submit", with_buffers, submit},
+    {"SubmitAgain",
+     [](World& w) {
+       with_buffers(w);
+       EXPECT_OK(submit(w));
+     },
+     submit},
     {"Open", with_file, [](World& w) { return make(w, Model::open(w.file)); }},
     {"OpenRead", with_file,
      [](World& w) {

@@ -1,5 +1,5 @@
-// The options of DeviceOptions for programs that have their own threads: executor, cores, nice and
-// max_load. None of them changes a bit of the results. And the log callback.
+// The options of DeviceOptions for programs that have their own threads or memory: executor, cores,
+// nice, max_load and allocator. None of them changes a bit of the results. And the log callback.
 #include <gtest/gtest.h>
 #ifdef __linux__
 #include <sched.h>
@@ -8,10 +8,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <list>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
 
+#include "bowline/external.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -148,6 +151,109 @@ TEST(Executor, CannotCallItsDevice) {
             "A callback of device cpu calls a function that uses the device. It must return "
             "first.");
   EXPECT_GT(live, 0u);
+}
+
+// Memory of the program that fails at one allocation.
+class Heap {
+ public:
+  enum class Fault { returns_null, is_not_aligned, throws };
+
+  Heap(Fault fault, int fails_at) : fault_(fault), fails_at_(fails_at) {}
+  ~Heap() { EXPECT_TRUE(live_.empty()) << "memory is lost"; }
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  HostAllocator allocator() {
+    return {[this](size_t bytes, size_t alignment) { return allocate(bytes, alignment); },
+            [this](void* memory, size_t bytes) {
+              EXPECT_EQ(live_[memory], bytes);
+              live_.erase(memory);
+            }};
+  }
+  bool failed() const { return calls_ >= fails_at_; }
+
+ private:
+  void* allocate(size_t bytes, size_t alignment) {
+    size_t at = 0;
+    if (++calls_ == fails_at_) {
+      if (fault_ == Fault::throws) {
+        throw 1;
+      }
+      if (fault_ == Fault::returns_null) {
+        return nullptr;
+      }
+      at = 4;
+    }
+    memory_.emplace_back(bytes + 2 * alignment);
+    const auto begin = reinterpret_cast<uintptr_t>(memory_.back().data());
+    at += alignment - begin % alignment;
+    void* const out = memory_.back().data() + at;
+    live_[out] = bytes;
+    return out;
+  }
+
+  Fault fault_;
+  int fails_at_;
+  int calls_ = 0;
+  std::list<std::vector<std::byte>> memory_;
+  std::map<void*, size_t> live_;
+};
+
+// Allocates all kinds of memory. `right`: the outputs of the run.
+Status use(Wide& wide, const Device& device, const Floats& right) {
+  BOWLINE_TRY(DeviceBuffer::create(device, 100).status());
+  BOWLINE_TRY(create_host_buffer(device, 100).status());
+  BOWLINE_TRY(wide.model.to(device));
+  BOWLINE_TRY_ASSIGN(Session session, Session::create(wide.model, device, "forward", {}));
+  EXPECT_EQ(run_with_x(session, {256, 256}), right);
+  return {};
+}
+
+TEST(Allocator, AFailureIsOutOfMemoryAndLosesNothing) {
+  Wide wide;
+  const Floats right = wide.result({});
+  const Device elsewhere = open_test_device("cpu");
+  for (const auto fault :
+       {Heap::Fault::returns_null, Heap::Fault::is_not_aligned, Heap::Fault::throws}) {
+    for (int n = 1;; ++n) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(fault) << " " << n);
+      Heap heap(fault, n);
+      DeviceOptions options;
+      options.threads = 2;
+      options.allocator = heap.allocator();
+      const Device device = must(Device::open("cpu", options));
+      const Status status = use(wide, device, right);
+      const bool failed = heap.failed();
+      if (failed) {
+        EXPECT_EQ(status.code(), Code::out_of_memory) << status.message();
+        EXPECT_OK(use(wide, device, right));
+      } else {
+        EXPECT_OK(status);
+        EXPECT_GT(n, 4);
+      }
+      ASSERT_OK(wide.model.to(elsewhere));
+      EXPECT_EQ(device.counters().live_bytes, 0u);
+      if (!failed) {
+        break;
+      }
+    }
+  }
+}
+
+TEST(Allocator, CannotCallItsDevice) {
+  std::optional<Device> device;
+  Status inside;
+  std::vector<std::byte> memory(256);
+  DeviceOptions options;
+  options.allocator.allocate = [&](size_t, size_t alignment) -> void* {
+    inside = DeviceBuffer::create(*device, 4).status();
+    const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+    return memory.data() + (alignment - begin % alignment);
+  };
+  options.allocator.free = [](void*, size_t) { throw 1; };  // ignored
+  device = must(Device::open("cpu", options));
+  EXPECT_OK(DeviceBuffer::create(*device, 64));
+  EXPECT_EQ(inside.code(), Code::bad_argument);
 }
 
 TEST(CpuOptions, ALimitedLoadGivesTheSameBits) {

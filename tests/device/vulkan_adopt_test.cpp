@@ -220,6 +220,41 @@ TEST_F(AdoptVulkan, RunsAModelUnderTheLockOfTheQueue) {
   EXPECT_OK(DeviceBuffer::create(again, 64));
 }
 
+// Nothing is submitted without the lock, and an unlock follows each lock.
+TEST_F(AdoptVulkan, ALockThatThrowsIsAnError) {
+  App app;
+  int locks = 0, unlocks = 0;
+  bool throws = false;
+  {
+    ExternalVulkan external = app.external();
+    external.lock = [&] {
+      if (throws) {
+        throw 1;
+      }
+      ++locks;
+    };
+    external.unlock = [&] {
+      ++unlocks;
+      throw 1;  // ignored
+    };
+    const bowline::Device device = must(adopt_vulkan(external));
+    Model model = doubled();
+    ASSERT_OK(model.to(device));
+    Session session = must(Session::create(model, device, "forward", {}));
+    Floats x = {1, 2, 3, 4};
+    const Tensor input = tensor("x", {4}, x);
+    EXPECT_OK(session.run({&input, 1}, {}));
+    throws = true;
+    const int before = locks;
+    const Status status = session.run({&input, 1}, {});
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(locks, before);
+    EXPECT_EQ(session.run({&input, 1}, {}).code(), status.code());
+  }
+  EXPECT_EQ(locks, unlocks);
+  EXPECT_OK(adopt_vulkan(app.external()));
+}
+
 // Timelines order work of the program and of Bowline.
 TEST_F(AdoptVulkan, WaitsForSemaphoresAndSignalsThem) {
   App app;
