@@ -57,9 +57,16 @@ std::vector<std::pair<std::string, std::pair<DType, TensorShape>>> outputs_of(
     const std::vector<StepScalar>& scalars) {
   // The model does not change while a run is pending, and counters() would wait for it.
   if (s.plans.empty() || s.settle()) {
+    // After a change of the model, this makes new plans. No entry point has the name, so none runs.
+    const std::string_view nothing;
+    const Status planned = unlocked([&] { return s.session->run(nothing, {}, {}); });
     const uint64_t builds = unlocked([&] { return s.session->counters().plan_builds; });
     if (s.plans.empty() || builds != s.builds) {
-      s.plans = take(unlocked([&] { return s.session->describe(); })).segments;
+      Result<PlanInfo> plan = unlocked([&] { return s.session->describe(); });
+      if (!plan.ok()) {
+        check(planned);
+      }
+      s.plans = take(std::move(plan)).segments;
       s.builds = builds;
     }
   }

@@ -93,6 +93,22 @@ class Package(unittest.TestCase):
             self.assertEqual(session.run({"x": x})["y"].shape, (rows, 2))
         self.assert_fails("bad_argument", "", lambda: session.run({"x": numpy.zeros((65, 2), numpy.float32)}))
 
+    def test_outputs_have_the_new_shape_after_a_resize(self):
+        model = bowline.Model()
+        weight = model.parameter("w", [4, 2], init="ones")
+        graph = bowline.GraphBuilder(model, "forward")
+        graph.output("y", graph.op("Linear", [graph.input("x", "f32", [1, 2]), graph.parameter(weight)]))
+        graph.finish()
+        model.materialize(1)
+        model.to(self.device)
+        session = bowline.Session(model, self.device)
+        x = numpy.ones((1, 2), numpy.float32)
+        self.assertEqual(session.run({"x": x})["y"].shape, (1, 4))
+        model.resize("w", 6)
+        self.assertEqual(session.run({"x": x})["y"].shape, (1, 6))
+        model.resize("w", 3)
+        self.assertEqual(session.submit({"x": x}).wait()["y"].shape, (1, 3))
+
     def test_training_lowers_the_loss_and_keeps_ties(self):
         model = build(tied=True)
         self.assertEqual(model.ties, {0: ["first", "second"]})
