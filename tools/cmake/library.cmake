@@ -69,9 +69,10 @@ function(bowline_add_library target type)
     target_link_libraries(${target} PRIVATE ${parts} ${BOWLINE_BACKEND_LINKS} Threads::Threads)
     target_link_options(${target} PRIVATE "LINKER:--version-script,${exports}")
     set_target_properties(${target} PROPERTIES LINK_DEPENDS "${exports}" SOVERSION 0 VERSION ${PROJECT_VERSION})
-  elseif(APPLE OR CMAKE_INTERPROCEDURAL_OPTIMIZATION OR NOT BOWLINE_SYSTEM STREQUAL "posix")
-    # Only linkers of ELF make symbols of an object local. Objects for link-time optimization have
-    # no symbols that could be made local. Hidden ones can clash with a program.
+  elseif(APPLE OR ANDROID OR CMAKE_INTERPROCEDURAL_OPTIMIZATION OR NOT BOWLINE_SYSTEM STREQUAL "posix")
+    # Only linkers of ELF make symbols of an object local, and lld of the Android NDK does not.
+    # Objects for link-time optimization have no symbols that could be made local. Hidden ones can
+    # clash with a program.
     add_library(${target} STATIC)
     foreach(part IN LISTS parts)
       target_sources(${target} PRIVATE "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,[.][gp]ch$>")

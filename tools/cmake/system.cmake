@@ -13,3 +13,8 @@ if(BOWLINE_SYSTEM STREQUAL "posix")
 else()
   add_library(Threads::Threads INTERFACE IMPORTED GLOBAL)
 endif()
+
+# Android devices have pages of 4 KB or 16 KB. Segments for 16 KB fit both.
+if(ANDROID)
+  add_link_options("LINKER:-z,max-page-size=16384")
+endif()

@@ -19,6 +19,7 @@ set(CMAKE_SYSTEM_NAME "${bowline_system_${CMAKE_MATCH_2}}")
 list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
 find_program(bowline_zig_python NAMES "${BOWLINE_ZIG_PYTHON}" REQUIRED NO_CMAKE_FIND_ROOT_PATH)
 set(CMAKE_CXX_COMPILER "${bowline_zig_python}" -m ziglang c++ -target "${BOWLINE_ZIG_TARGET}")
+set(CMAKE_C_COMPILER "${bowline_zig_python}" -m ziglang cc -target "${BOWLINE_ZIG_TARGET}")
 
 # Libraries that are only headers are those of this machine. Its other headers stay out of sight.
 set(bowline_headers "${CMAKE_BINARY_DIR}/header_libraries")
