@@ -12,7 +12,8 @@
 #include <cstring>
 #include <string>
 
-#if __has_include(<linux/openat2.h>)
+// Android ends an app that calls openat2, instead of returning ENOSYS.
+#if __has_include(<linux/openat2.h>) && !defined(__ANDROID__)
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #endif

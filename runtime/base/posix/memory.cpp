@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -70,8 +71,11 @@ uint64_t available_memory() {
 }
 #endif
 
+// posix_memalign and not aligned_alloc, which Android has since API level 28 only.
 std::byte* allocate_aligned(size_t alignment, size_t bytes) {
-  return static_cast<std::byte*>(std::aligned_alloc(alignment, bytes));
+  void* data = nullptr;
+  const size_t least = std::max(alignment, sizeof(void*));
+  return posix_memalign(&data, least, bytes) == 0 ? static_cast<std::byte*>(data) : nullptr;
 }
 void free_aligned(std::byte* data) { std::free(data); }
 
