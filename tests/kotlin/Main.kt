@@ -276,7 +276,8 @@ private class Program(val path: String, val decoder: String, val device: Device)
                 leave.await()
             }
         }
-        val other = Executors.newSingleThreadExecutor()
+        // A daemon, so that a failed test ends while the thread waits.
+        val other = Executors.newSingleThreadExecutor { task -> Thread(task).also { it.isDaemon = true } }
         val loss = other.submit<Float> { step(trainer).loss }
         inside.await()
         expectFailure(Code.BAD_ARGUMENT, "Another thread uses the model.") { step(trainer) }
