@@ -74,7 +74,7 @@ struct Threads::Lanes {
 void Duty::rest(double max_load) {
   // Long enough that a thread switch costs little, short enough that the load is even.
   constexpr auto kWork = std::chrono::milliseconds(2);
-  const Clock::time_point now = Clock::now();
+  const std::chrono::nanoseconds now = processor_time();
   worked_ += now - began_;
   began_ = now;
   if (worked_ < kWork) {
@@ -82,12 +82,14 @@ void Duty::rest(double max_load) {
   }
   // One long task must not be followed by an equally long rest in one piece: a stop would wait.
   constexpr std::chrono::duration<double> kLongest = std::chrono::milliseconds(40);
+  using Clock = std::chrono::steady_clock;
   const std::chrono::duration<double> due = worked_ * (1 / max_load - 1);
-  const auto sleep = std::chrono::duration_cast<Clock::duration>(std::min(due, kLongest));
-  sleep_for(sleep);
-  began_ = Clock::now();
-  const std::chrono::duration<double> slept = began_ - now;
-  const auto paid = std::chrono::duration_cast<Clock::duration>(slept / (1 / max_load - 1));
+  const Clock::time_point before = Clock::now();
+  sleep_for(std::chrono::duration_cast<std::chrono::nanoseconds>(std::min(due, kLongest)));
+  const std::chrono::duration<double> slept = Clock::now() - before;
+  began_ = processor_time();
+  const auto paid =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(slept / (1 / max_load - 1));
   worked_ -= std::min(worked_, paid);
 }
 

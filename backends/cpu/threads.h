@@ -34,14 +34,14 @@ struct Stopped {};
 class Duty {
  public:
   // Call it when the thread starts to compute.
-  void begin() { began_ = Clock::now(); }
-  // Call it often while the thread computes. Sleeps if the thread has worked for a while.
+  void begin() { began_ = processor_time(); }
+  // Call it often while the thread computes. Sleeps if the thread has worked for a while. Waiting,
+  // also for a core that others use, is not work.
   void rest(double max_load);
 
  private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point began_;
-  Clock::duration worked_{};
+  std::chrono::nanoseconds began_{};
+  std::chrono::nanoseconds worked_{};
 };
 
 // Threads   one caller at a time; a task must not call parallel_for.

@@ -26,6 +26,9 @@ void join_thread(Thread* thread);
 // Lets the thread end by itself. Frees the object.
 void detach_thread(Thread* thread);
 void sleep_for(std::chrono::nanoseconds time);
+// Processor time of the calling thread since some moment. Where the system does not measure it in
+// microseconds (Windows, WebAssembly), the time of a clock that also counts waits.
+std::chrono::nanoseconds processor_time();
 
 // The number of cores that the process may use: 1 or more.
 size_t usable_cores();

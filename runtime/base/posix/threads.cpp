@@ -1,6 +1,7 @@
 #include "base/threads.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #ifdef __linux__
 #include <sched.h>
@@ -46,6 +47,12 @@ void detach_thread(Thread* thread) {
 }
 
 void sleep_for(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
+
+std::chrono::nanoseconds processor_time() {
+  timespec time{};
+  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 void call_after_fork(void (*function)()) { (void)pthread_atfork(nullptr, nullptr, function); }
 

@@ -19,6 +19,10 @@ void sleep_for(std::chrono::nanoseconds time) {
   }
 }
 
+std::chrono::nanoseconds processor_time() {
+  return std::chrono::steady_clock::now().time_since_epoch();
+}
+
 size_t usable_cores() { return 1; }
 bool can_place_threads() { return false; }
 bool may_run_on(int) { return false; }

@@ -61,6 +61,10 @@ void sleep_for(std::chrono::nanoseconds time) {
   Sleep(static_cast<DWORD>(std::clamp(ms, std::chrono::milliseconds(0), kMost).count()));
 }
 
+std::chrono::nanoseconds processor_time() {
+  return std::chrono::steady_clock::now().time_since_epoch();
+}
+
 size_t usable_cores() {
   return static_cast<size_t>(std::max(1, std::popcount(uint64_t{usable_mask()})));
 }
