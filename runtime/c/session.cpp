@@ -5,16 +5,23 @@
 namespace bowline::c {
 namespace {
 
-// The arguments of a run.
+// The arguments of a run. `outputs` and `overrides` may be left out.
 struct RunArguments {
   std::vector<Tensor> inputs;
   std::vector<StepScalar> scalars;
+  std::vector<Tensor> outputs;
+  std::vector<Tensor> overrides;
 };
 Result<RunArguments> arguments_of(const bowline_tensor* inputs, size_t input_count,
-                                  const bowline_scalar* scalars, size_t scalar_count) {
+                                  const bowline_scalar* scalars, size_t scalar_count,
+                                  const bowline_tensor* outputs = nullptr, size_t output_count = 0,
+                                  const bowline_tensor* overrides = nullptr,
+                                  size_t override_count = 0) {
   RunArguments out;
   BOWLINE_TRY_ASSIGN(out.inputs, tensors(inputs, input_count, "inputs"));
   BOWLINE_TRY_ASSIGN(out.scalars, c::scalars(scalars, scalar_count));
+  BOWLINE_TRY_ASSIGN(out.outputs, tensors(outputs, output_count, "outputs"));
+  BOWLINE_TRY_ASSIGN(out.overrides, tensors(overrides, override_count, "overrides"));
   return out;
 }
 
@@ -80,12 +87,11 @@ bowline_code session_run(bowline_session* session, const char* entry_point,
                          bowline_error** error) {
   return with(session, error, [&](SessionObject& s) -> Status {
     BOWLINE_TRY_ASSIGN(const RunArguments in,
-                       arguments_of(inputs, input_count, scalars, scalar_count));
-    BOWLINE_TRY_ASSIGN(const std::vector<Tensor> to, tensors(outputs, output_count, "outputs"));
-    BOWLINE_TRY_ASSIGN(const std::vector<Tensor> replaced,
-                       tensors(overrides, override_count, "overrides"));
-    return entry_point == nullptr ? s.session.run(in.inputs, to, in.scalars, replaced)
-                                  : s.session.run(entry_point, in.inputs, to, in.scalars, replaced);
+                       arguments_of(inputs, input_count, scalars, scalar_count, outputs,
+                                    output_count, overrides, override_count));
+    return entry_point == nullptr
+               ? s.session.run(in.inputs, in.outputs, in.scalars, in.overrides)
+               : s.session.run(entry_point, in.inputs, in.outputs, in.scalars, in.overrides);
   });
 }
 
@@ -98,11 +104,9 @@ bowline_code session_submit(bowline_session* session, const char* entry_point,
                             bowline_error** error) {
   return with(session, error, [&](SessionObject& s) -> Status {
     BOWLINE_TRY_ASSIGN(const RunArguments in,
-                       arguments_of(inputs, input_count, scalars, scalar_count));
-    BOWLINE_TRY_ASSIGN(const std::vector<Tensor> to, tensors(outputs, output_count, "outputs"));
-    BOWLINE_TRY_ASSIGN(const std::vector<Tensor> replaced,
-                       tensors(overrides, override_count, "overrides"));
-    RunRequest request{text_or(entry_point, ""), in.inputs, to, in.scalars, replaced};
+                       arguments_of(inputs, input_count, scalars, scalar_count, outputs,
+                                    output_count, overrides, override_count));
+    RunRequest request{text_or(entry_point, ""), in.inputs, in.outputs, in.scalars, in.overrides};
     if (done != nullptr) {
       request.done = [done, user](const Status& status) {
         done(user, static_cast<bowline_code>(status.code()), std::string(status.message()).c_str());
