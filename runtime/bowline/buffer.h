@@ -1,5 +1,5 @@
 /// \file
-/// DeviceBuffer: memory of a device, for inputs and outputs that stay there.
+/// DeviceBuffer: memory of a device, for inputs and outputs that stay on the device.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,16 @@ namespace bowline {
 
 /// A buffer in the memory of a device. Copies refer to the same memory; the last copy frees it.
 ///
-/// If Tensor::buffer is set, a run reads the input from this buffer, or writes the output to it.
-/// The run copies the values on the device, between the buffer and the memory of its plan. So the
-/// output of one Session can be the input of another Session on the same Device. The values are
-/// row-major, as in host memory.
+/// To use it, set Tensor::buffer of an input or output instead of Tensor::data. The run then reads
+/// the input from the buffer, or writes the output to the buffer. The device copies the values
+/// between the buffer and the memory of the plan. So the output of one Session can be the input of
+/// another Session on the same Device. The values are row-major, as in host memory.
 ///
-/// Threads: any thread may call the functions. read() and write() wait for the running call of the
-/// device.
+/// Threads: any thread may call the functions. read() and write() wait while another call uses the
+/// device. They do not wait for runs of Session::submit(): call PendingRun::wait() first.
 class DeviceBuffer {
  public:
-  /// Allocates memory on a device. All bytes are 0.
+  /// Allocates a buffer of `bytes` bytes on a device. All bytes are 0.
   ///
   /// Errors:
   /// - out_of_memory: the device has too little memory left.
@@ -46,13 +46,13 @@ class DeviceBuffer {
   /// Returns the size in bytes. 0 if the buffer was moved from.
   uint64_t bytes() const;
 
-  /// Copies bytes from host memory to the buffer. `offset` is in bytes.
+  /// Copies bytes from host memory to the buffer, from byte `offset` of the buffer on.
   ///
   /// Errors:
   /// - bad_argument: the bytes do not fit into the buffer.
   /// - device_lost: the device was lost.
   Status write(uint64_t offset, std::span<const std::byte> from) const;
-  /// Copies bytes from the buffer to host memory. `offset` is in bytes. Errors: as write().
+  /// Copies bytes from byte `offset` of the buffer on to host memory. Errors: as write().
   Status read(uint64_t offset, std::span<std::byte> to) const;
 
  private:

@@ -3,11 +3,12 @@
 ///
 /// Each process has the whole model and computes the gradients of its share of the micro-batches.
 /// The Trainer sums the gradients of all processes. So all processes have the same weights after
-/// each step. A ProcessGroup sends the bytes. bowline::mpi has one over MPI (bowline_mpi.h).
+/// each step. The Trainer uses a ProcessGroup to send bytes to the other processes. bowline::mpi
+/// implements ProcessGroup with MPI (bowline_mpi.h).
 ///
-/// If each process has a CUDA GPU of its own, and NCCL (libnccl.so.2) is installed, gradients and
-/// weights go directly between the GPUs. A ProcessGroup is still needed: the processes compare
-/// their runs and report errors through it. The log callback of a device says which way is used.
+/// If each process has its own CUDA GPU and NCCL (libnccl.so.2) is installed, gradients and weights
+/// go directly from GPU to GPU. The ProcessGroup is still needed: through it, the processes compare
+/// their options and report errors. DeviceOptions::log gets a message that says which way is used.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +23,11 @@ namespace bowline {
 
 /// Sends bytes between the processes that train one model.
 ///
-/// The Trainer calls exchange() in the thread that calls the Trainer. It makes the same calls in
-/// all processes, in the same order.
+/// To implement it, override rank(), size() and exchange(). The Trainer calls exchange() in the
+/// thread that calls the Trainer. It makes the same calls in all processes, in the same order.
 ///
-/// Threads: one thread at a time. A group can be stricter.
+/// Threads: one thread at a time. An implementation can be stricter: mpi_processes() allows only
+/// the thread that called MPI_Init().
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -37,17 +39,17 @@ class ProcessGroup {
 
   /// Sends `to[r]` to process r, and receives `from[r]` from process r.
   ///
-  /// Returns when all bytes have arrived, and the memory of `to` may be reused. Both lists have
-  /// size() entries. The entries of this process are ignored. Empty entries are neither sent nor
-  /// received. The size of `from[r]` must be the size that process r sends.
+  /// Returns when all bytes have arrived and the caller may reuse the memory of `to`. Both lists
+  /// have one entry per process. The entries of this process are ignored. Empty entries are neither
+  /// sent nor received. The size of `from[r]` must be the size that process r sends.
   ///
-  /// Errors: device_lost: another process does not answer. The message names it. End all processes,
-  /// and start them again from the last checkpoint.
+  /// Errors: device_lost: another process does not answer. The message names the process. End all
+  /// processes, and start them again from the last checkpoint.
   virtual Status exchange(std::span<const std::span<const std::byte>> to,
                           std::span<const std::span<std::byte>> from) = 0;
 
-  /// Returns the time in seconds after which a process counts as lost. It also holds for GPUs that
-  /// exchange gradients without exchange().
+  /// Returns the time in seconds after which a process that does not answer counts as lost. The
+  /// Trainer also uses it for GPUs that exchange gradients directly.
   virtual double timeout_seconds() const { return 600; }
 };
 

@@ -6,18 +6,20 @@ import java.nio.FloatBuffer
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
-/** A gradient hook, and what it threw. */
+/** A gradient hook, and the exception that it threw, if any. */
 internal class Hook(val function: (String, FloatBuffer) -> Unit) {
     @Volatile
     var thrown: Throwable? = null
 }
 
-/** What a submitted run needs until it ends: native code writes to the buffers. */
+/** Keeps the buffers of a submitted run reachable until the run ends, because native code uses their memory. */
 internal class Submitted(val arguments: Any, val done: ((BowlineException?) -> Unit)?)
 
 /**
- * The callbacks that the library may call. Native code passes their numbers, so it keeps no reference to objects, and a
- * callback that was removed is not called. Native code calls log(), gradient() and done(), from any thread. They throw nothing.
+ * The callbacks that the library may call, by number. Native code has only the numbers. So it keeps no reference to Kotlin
+ * objects, and it cannot call a callback that was removed.
+ *
+ * Native code calls log() and done() in any thread, and gradient() in the thread that trains. They throw nothing.
  */
 internal object Callbacks {
     private val all = ConcurrentHashMap<Long, Any>()
@@ -38,7 +40,7 @@ internal object Callbacks {
         try {
             callback(LogLevel.of(level), textOf(message))
         } catch (ignored: Throwable) {
-            // A message cannot stop the work that it describes.
+            // An exception of the callback must not stop the work that the message describes.
         }
     }
 
@@ -60,7 +62,7 @@ internal object Callbacks {
         try {
             run.done?.invoke(if (code == 0) null else BowlineException(code, message))
         } catch (ignored: Throwable) {
-            // The run has ended; there is no caller who could get the exception.
+            // The run has ended, so no caller is left who could catch the exception.
         }
     }
 }

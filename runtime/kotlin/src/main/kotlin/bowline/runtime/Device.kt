@@ -12,25 +12,25 @@ enum class LogLevel {
     }
 }
 
-/** Options of a device. null: the default of the library (DeviceOptions in bowline/device.h). */
+/** Options of [Device.open]. null selects the default of the library; see DeviceOptions in bowline/device.h. */
 class DeviceOptions(
-    /** Number of CPU threads. */
+    /** Number of CPU threads, including the thread that calls. Default: one per core. */
     val threads: Int? = null,
-    /** Lowers the priority of the CPU threads, 0 to 19. */
+    /** Nice value of the CPU threads, 0 to 19. A higher value is a lower priority. */
     val nice: Int? = null,
-    /** Largest share of the time in which a thread computes, above 0 and at most 1. Saves energy and heat. */
+    /** CPU: each thread computes at most this share of the time, 0.05 to 1. Less load saves energy and heat. */
     val maxLoad: Double? = null,
-    /** Limit of device memory in bytes. */
+    /** Limit of the memory of the device, in bytes. A call that would exceed it throws `OVER_BUDGET`. */
     val memoryBudget: Long? = null,
-    /** Folder for compiled pipelines and tuning files, for example `context.cacheDir.path`. */
+    /** GPU: folder for compiled pipelines and tuning files, for example `context.cacheDir.path`. */
     val cacheFolder: String? = null,
-    /** Gets messages, in any thread. What it throws is ignored. */
+    /** Receives messages, in any thread. Its exceptions are ignored. */
     val log: ((LogLevel, String) -> Unit)? = null
 )
 
-/** A device that computes: "cpu", or a GPU such as "vulkan:0". Any thread may use it. */
+/** A device that runs models: "cpu", or a GPU such as "vulkan:0". Any thread may use it. */
 class Device private constructor(number: Long, private val log: Long) : Handle("device", number) {
-    /** DeviceInfo as JSON. */
+    /** The members of DeviceInfo (bowline/device.h) as a JSON object. */
     val info: String get() = call { textOf(Native.deviceInfo(it)) }
 
     override fun free(number: Long) {
@@ -39,9 +39,13 @@ class Device private constructor(number: Long, private val log: Long) : Handle("
     }
 
     companion object {
-        /** The devices of this machine, as JSON: a list of DeviceInfo. */
+        /** All devices, as a JSON array of objects like [info]. Member `unusable` says why a device cannot be opened. */
         fun list(): String = textOf(Native.deviceList())
 
+        /**
+         * Opens a device. [name]: "cpu", "vulkan:0", or "best" for a GPU if there is a usable one, else the CPU. Throws
+         * `UNSUPPORTED` if the device cannot be used, and `BAD_ARGUMENT` if there is no such device.
+         */
         fun open(name: String, options: DeviceOptions = DeviceOptions()): Device {
             val log = options.log?.let { Callbacks.add(it) } ?: 0
             try {

@@ -1,6 +1,6 @@
 package bowline.runtime
 
-/** The kind of an error. Each kind asks the caller for a different reaction, as in bowline_c/types.h. */
+/** The kind of an error. Each kind says what the caller should do. The kinds are those of bowline_c/types.h. */
 enum class Code {
     /** No error. */
     OK,

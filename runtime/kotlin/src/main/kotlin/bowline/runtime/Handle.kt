@@ -5,17 +5,18 @@ import java.nio.CharBuffer
 import java.nio.charset.CharacterCodingException
 
 /**
- * Owner of an object of the library. Close it, best with `use { }`: nothing else frees its memory.
+ * Owns a native object, such as a model. Call [close] when you no longer need it, best with `use { }`. The garbage collector
+ * does not free the native memory.
  *
- * Handles can be closed in any order, and more than once. A later call throws `BAD_ARGUMENT`, and so does closing while a call
- * uses the handle, also from a callback of this call.
+ * You may close handles in any order, and more than once. Other calls on a closed handle throw `BAD_ARGUMENT`. [close] throws
+ * `BAD_ARGUMENT` while a call uses the handle, also if a callback of this call closes it.
  */
 abstract class Handle internal constructor(private val what: String, private var number: Long) : Closeable {
     private var calls = 0
 
     internal abstract fun free(number: Long)
 
-    /** Runs [block] with the pointer. Until it ends, the handle cannot be closed. */
+    /** Runs [block] with the native pointer. The handle cannot be closed until [block] ends. */
     internal inline fun <T> call(block: (Long) -> T): T {
         val pointer = enter()
         try {
@@ -58,7 +59,7 @@ abstract class Handle internal constructor(private val what: String, private var
             return
         }
         try {
-            free(pointer) // without the lock: callbacks of the last run may use the handle
+            free(pointer) // without the lock, because callbacks of the last run may use the handle
         } catch (failure: BowlineException) {
             putBack(pointer)
             throw failure
@@ -66,7 +67,7 @@ abstract class Handle internal constructor(private val what: String, private var
     }
 }
 
-/** UTF-8 with a zero byte at its end, for native code. */
+/** The text in UTF-8, with a zero byte at the end, for native code. */
 internal fun utf8(text: String, mayHaveZeros: Boolean = false): ByteArray {
     if (!mayHaveZeros && text.indexOf('\u0000') >= 0) {
         refuse("The text \"${text.replace("\u0000", "\\0")}\" has a zero character.")

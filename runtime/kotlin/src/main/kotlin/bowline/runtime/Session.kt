@@ -1,10 +1,13 @@
 package bowline.runtime
 
-/** Runs an entry point of a model, with fixed sizes of its named dimensions. */
+/** Runs an entry point (named graph) of a model on a device. */
 class Session private constructor(number: Long) : Handle("session", number) {
     override fun free(number: Long) = Native.sessionClose(number)
 
-    /** Runs with [inputs] and writes [outputs]. */
+    /**
+     * Runs the entry point and waits for the result. [inputs]: all inputs. [outputs]: those outputs that you want; the call
+     * writes to their buffers. [scalars]: per-step scalars; others have their default.
+     */
     fun run(inputs: List<Tensor>, outputs: List<Tensor>, scalars: List<Scalar> = listOf()) {
         val t = NativeTensors.of(inputs, outputs)
         val s = NativeScalars(scalars)
@@ -14,8 +17,11 @@ class Session private constructor(number: Long) : Handle("session", number) {
     }
 
     /**
-     * Runs in a thread of the session, after the runs that were submitted before. The buffers of the tensors belong to the run
-     * until it ends. [done] is called in this thread, with null after success. What it throws is ignored.
+     * Starts a run in a thread of the session and returns at once. Runs take place one after the other, in the order of the
+     * calls. Do not use the buffers of the tensors until the run has ended.
+     *
+     * [done] is called after the run, with null or the error. Its exceptions are ignored. It is called in the thread of the
+     * session, or in the thread that closes the session.
      */
     fun submit(
         inputs: List<Tensor>, outputs: List<Tensor>, scalars: List<Scalar> = listOf(),
@@ -38,11 +44,17 @@ class Session private constructor(number: Long) : Handle("session", number) {
         }
     }
 
-    /** Stops a run, which then throws `CANCELLED`. Any thread may call it. */
+    /**
+     * Cancels the running [run], which then throws `CANCELLED`. If none runs, cancels the next one. Any thread may call it.
+     */
     fun cancel() = call { Native.sessionCancel(it) }
 
     companion object {
-        /** [computeDtype]: F16 or BF16 for faster and less exact matrix products. */
+        /**
+         * Creates a session. All weights must be on [device]; see [Model.to]. [dims]: the size of each named dimension of the
+         * entry point, or the maximum of a dynamic dimension. [computeDtype]: F16 or BF16 for faster, less exact matrix
+         * products.
+         */
         fun create(
             model: Model, device: Device, entryPoint: String, dims: Map<String, Long> = mapOf(),
             computeDtype: DType? = null
@@ -57,14 +69,16 @@ class Session private constructor(number: Long) : Handle("session", number) {
     }
 }
 
-/** A submitted run. It may be closed before it ends; the run continues. Any thread may use it. */
+/** A run that [Session.submit] started. If you close this handle, the run still continues. Any thread may use it. */
 class PendingRun internal constructor(number: Long) : Handle("pending run", number) {
+    /** Whether the run has ended. Does not wait. */
     val isDone: Boolean get() = call { Native.pendingRunDone(it) }
 
     override fun free(number: Long) = Native.pendingRunClose(number)
 
-    /** Waits until the run ends. Throws if it failed. */
+    /** Waits until the run ends. Throws its error if it failed. */
     fun await() = call { Native.pendingRunWait(it) }
 
+    /** Cancels this run and no other. [await] then throws `CANCELLED`, unless the result is already complete. */
     fun cancel() = call { Native.pendingRunCancel(it) }
 }

@@ -5,7 +5,7 @@ import java.nio.ByteOrder
 import java.nio.FloatBuffer
 import java.nio.IntBuffer
 
-/** The type of an element, with its size in bytes. */
+/** The type of the elements of a tensor. [bytes] is the size of an element. */
 enum class DType(val bytes: Int) {
     F32(4),
     F16(2),
@@ -20,22 +20,22 @@ enum class DType(val bytes: Int) {
 internal fun numberOf(dtype: DType?): Int = dtype?.ordinal ?: -1
 
 /**
- * A tensor in a direct buffer, whose memory the library uses without a copy. It is row-major.
+ * An input, an output or a parameter, by name. Its values are row-major.
  *
- * [data] has the elements between its position and its limit, in native byte order. A buffer on the heap is refused:
- * [Tensor.allocate] makes a direct one.
+ * [data] contains the values between its position and its limit, in native byte order. The library uses this memory without a
+ * copy, so [data] must be a direct buffer. [Tensor.allocate] makes one.
  */
 class Tensor(val name: String, val dtype: DType, val shape: LongArray, val data: ByteBuffer) {
-    /** The elements as floats. For [DType.F32]. */
+    /** A view of [data] as floats, for [DType.F32]. Writing to the view changes the tensor. */
     val floats: FloatBuffer get() = elements().asFloatBuffer()
 
-    /** The elements as integers. For [DType.I32]. */
+    /** A view of [data] as integers, for [DType.I32]. Writing to the view changes the tensor. */
     val ints: IntBuffer get() = elements().asIntBuffer()
 
     private fun elements() = data.duplicate().order(ByteOrder.nativeOrder())
 
     companion object {
-        /** A tensor of zeros. */
+        /** Returns a tensor of zeros. */
         fun allocate(name: String, dtype: DType, vararg shape: Long): Tensor {
             val bytes = shape.fold(dtype.bytes.toLong()) { product, size -> Math.multiplyExact(product, size) }
             if (bytes < 0 || bytes > Int.MAX_VALUE) {
@@ -47,7 +47,7 @@ class Tensor(val name: String, val dtype: DType, val shape: LongArray, val data:
     }
 }
 
-/** Tensors as native code reads them. */
+/** Tensors as arrays, for native code. */
 internal class NativeTensors(tensors: List<Tensor>) {
     val names: Array<ByteArray> = tensors.map { utf8(it.name) }.toTypedArray()
     val dtypes: IntArray = tensors.map { it.dtype.ordinal }.toIntArray()
@@ -66,7 +66,7 @@ internal class NativeTensors(tensors: List<Tensor>) {
     }
 }
 
-/** A per-step scalar of an entry point. */
+/** A per-step scalar of an entry point: a value that can change with each run, such as "position". */
 class Scalar private constructor(internal val name: String, internal val value: Double, internal val isFloat: Boolean) {
     constructor(name: String, value: Float) : this(name, value.toDouble(), true)
     constructor(name: String, value: Int) : this(name, value.toDouble(), false)

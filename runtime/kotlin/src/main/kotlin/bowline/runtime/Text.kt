@@ -1,59 +1,67 @@
 package bowline.runtime
 
-/** Splits text into tokens. Any thread may use it. */
+/** Converts text to tokens and tokens to text. Any thread may use it. */
 class Tokenizer private constructor(number: Long) : Handle("tokenizer", number) {
-    /** Number of tokens in the vocabulary. */
+    /** The highest token id plus 1. */
     val size: Long get() = call { Native.tokenizerSize(it) }
 
     override fun free(number: Long) = Native.tokenizerClose(number)
 
-    /** [specialTokens]: adds those that the model expects around a text. [parseSpecial]: finds them in the text. */
+    /**
+     * Converts text to token ids. [specialTokens]: adds the special tokens that the model expects, such as the start of a
+     * text. [parseSpecial]: a special token that is spelled in the text becomes one token.
+     */
     fun encode(text: String, specialTokens: Boolean = true, parseSpecial: Boolean = false): IntArray =
         call { Native.tokenizerEncode(it, utf8(text, mayHaveZeros = true), specialTokens, parseSpecial) }
 
-    /** The text of tokens. Bytes that are no UTF-8 become U+FFFD. */
+    /** Converts token ids to text. [skipSpecial]: leaves out special tokens. Bytes that are not UTF-8 become U+FFFD. */
     fun decode(ids: IntArray, skipSpecial: Boolean = true): String =
         call { textOf(Native.tokenizerDecode(it, ids, skipSpecial)) }
 
-    /** Decodes token by token. A character may be in several tokens. */
+    /** Returns a [Decoder], which converts one token at a time. Use it for text that is shown while it is generated. */
     fun stream(skipSpecial: Boolean = true): Decoder = call { Decoder(Native.tokenizerStream(it, skipSpecial)) }
 
     companion object {
-        /** The tokenizer of a model. */
+        /** Returns the tokenizer that the model file contains. Throws `BAD_ARGUMENT` if it contains none. */
         fun of(model: Model): Tokenizer = model.call { Tokenizer(Native.tokenizerFrom(it)) }
 
-        /** Each byte is a token. */
+        /** Returns a tokenizer with 256 tokens: the id of a token is its byte. */
         fun ofBytes(): Tokenizer = Tokenizer(Native.tokenizerOfBytes())
     }
 }
 
-/** One thread at a time may use it. */
+/** Converts tokens to text one by one. One thread at a time may use it. */
 class Decoder internal constructor(number: Long) : Handle("decoder", number) {
     override fun free(number: Long) = Native.decoderClose(number)
 
-    /** The text that is complete with this token. It may be empty. */
+    /** Adds a token and returns the text that is complete now. It may be empty: a character can consist of several tokens. */
     fun next(id: Int): String = call { textOf(Native.decoderNext(it, id)) }
 
-    /** The rest of the text. */
+    /** Returns the text that is still held back, at the end of the tokens. */
     fun flush(): String = call { textOf(Native.decoderFlush(it)) }
 }
 
-/** How the next token is chosen, as SamplerOptions in bowline_text.h. */
+/** How the next token is chosen; see SamplerOptions in bowline_text.h. */
 class Sampler(
-    /** 0: the most probable token. */
+    /** Higher values make the text more random. 0: always the most probable token. */
     val temperature: Float = 0f,
-    /** 0: all tokens. */
+    /** Chooses among the topK most probable tokens. 0: among all. */
     val topK: Int = 0,
+    /** Chooses among the most probable tokens that together reach this probability. */
     val topP: Float = 1f,
+    /** Chooses among tokens with at least minP times the largest probability. */
     val minP: Float = 0f,
+    /** Makes recent tokens less probable if it is above 1. 1 disables the penalty. */
     val repetitionPenalty: Float = 1f,
+    /** Number of recent tokens to which the penalty applies. */
     val repetitionWindow: Int = 64,
+    /** The same seed and the same text give the same next token. */
     val seed: Long = 0
 )
 
-/** Continues a text, token by token. */
+/** Generates text token by token. A model can have one generator at a time. */
 class Generator private constructor(number: Long) : Handle("generator", number) {
-    /** The text so far. */
+    /** All tokens so far, including the prompt. */
     val tokens: IntArray get() = call { Native.generatorTokens(it) }
 
     /** Whether the context has room for another token. */
@@ -67,10 +75,10 @@ class Generator private constructor(number: Long) : Handle("generator", number) 
     /** Chooses the next token and appends it. */
     fun next(): Int = call { Native.generatorNext(it) }
 
-    /** Whether the model ends a text with this token. */
+    /** Whether this token marks the end of a text. */
     fun isStop(id: Int): Boolean = call { Native.generatorIsStop(it, id) }
 
-    /** Keeps the first [length] tokens of the text. */
+    /** Truncates the text to its first [length] tokens. */
     fun rewind(length: Long) {
         if (length < 0) {
             refuse("A text cannot have $length tokens.")
@@ -78,12 +86,17 @@ class Generator private constructor(number: Long) : Handle("generator", number) 
         call { Native.generatorRewind(it, length) }
     }
 
-    /** Stops [next] and [feed], which then throw `CANCELLED`. Any thread may call it. */
+    /**
+     * Cancels the running [feed] or [next], which then throws `CANCELLED`. If none runs, cancels the next one. Any thread may
+     * call it.
+     */
     fun cancel() = call { Native.generatorCancel(it) }
 
     /**
-     * Continues [prompt] and passes each new part of the text to [onText], until the model ends the text, the context is full,
-     * [maxTokens] tokens are made, or [onText] returns false. Returns the new text. What [onText] throws is thrown.
+     * Appends [prompt] to the text, then generates. Passes each new part of the text to [onText], and returns all new text.
+     *
+     * Generation ends when the model ends the text, the context is full, [maxTokens] tokens are generated, or [onText]
+     * returns false. An exception of [onText] also ends it, and [generate] throws this exception.
      */
     fun generate(tokenizer: Tokenizer, prompt: String, maxTokens: Int, onText: (String) -> Boolean = { true }): String {
         val all = StringBuilder()
@@ -111,7 +124,10 @@ class Generator private constructor(number: Long) : Handle("generator", number) 
     }
 
     companion object {
-        /** [context]: the largest number of tokens. 0: the one of the model. */
+        /**
+         * Creates a generator. All weights must be on [device]. [context]: the largest number of tokens of the text; 0: the
+         * context length of the model. [computeDtype]: as in [Session.create].
+         */
         fun create(
             model: Model, device: Device, context: Long = 0, sampler: Sampler = Sampler(), computeDtype: DType? = null
         ): Generator = model.call { m ->
