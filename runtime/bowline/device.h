@@ -63,12 +63,13 @@ struct DeviceOptions {
   /// use. tf32 is faster. Products of up to 8 rows, and operands that tensor cores cannot load,
   /// stay exact. Other devices ignore tf32, and say so in DeviceInfo::notice.
   MatmulPrecision matmul_precision = MatmulPrecision::f32;
-  /// CPU on Linux: numbers of the cores on which the threads of the device may run. Empty: all
-  /// cores of the process. The thread that calls a function also computes, but `cores` does not
-  /// apply to it.
+  /// CPU on Linux and Windows: numbers of the cores on which the threads of the device may run.
+  /// Empty: all cores of the process. The thread that calls a function also computes, but `cores`
+  /// does not apply to it.
   std::vector<int> cores = {};
-  /// CPU on Linux: a value from 0 to 19 that is added to the nice value of the process, for the
-  /// threads of the device. A higher value means a lower priority. The thread that calls a function
+  /// CPU on Linux and Windows: a value from 0 to 19 for the threads of the device. Linux adds it to
+  /// the nice value of the process. A higher value means a lower priority. Windows has two lower
+  /// priorities: one for values below 10, one for the others. The thread that calls a function
   /// keeps its own priority.
   int nice = 0;
   /// CPU: a thread computes at most this share of the time, from 0.05 to 1.

@@ -11,7 +11,7 @@ class Tokenizer private constructor(number: Long) : Handle("tokenizer", number) 
      * Converts text to token ids. [specialTokens]: adds the special tokens that the model expects, such as the start of a
      * text. [parseSpecial]: a special token that is spelled in the text becomes one token.
      */
-    fun encode(text: String, specialTokens: Boolean = true, parseSpecial: Boolean = false): IntArray =
+    fun encode(text: String, specialTokens: Boolean = true, parseSpecial: Boolean = true): IntArray =
         call { Native.tokenizerEncode(it, utf8(text, mayHaveZeros = true), specialTokens, parseSpecial) }
 
     /** Converts token ids to text. [skipSpecial]: leaves out special tokens. Bytes that are not UTF-8 become U+FFFD. */
