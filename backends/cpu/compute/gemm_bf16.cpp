@@ -2,7 +2,7 @@
 // the lanes. gemm16.h describes the rounding of the instruction (Intel 64 and IA-32 Architectures
 // Software Developer's Manual, volume 2, VDPBF16PS).
 #include "compute/arm_extensions.h"
-#include "compute/gemm16_blocks.h"
+#include "compute/gemm16_dots.h"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <algorithm>
@@ -308,66 +308,48 @@ BOWLINE_BF16 inline float sum_of_lanes(__m512 x) {
   return lanes[0];
 }
 
-template <size_t kRows, size_t kTogether>
-BOWLINE_BF16 void dot_columns(const Job16& job, size_t n) {
-  const GemmShape& s = job.shape;
-  __m512 sum[kRows][kTogether];
-#pragma GCC unroll 6
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kTogether; ++j) {
-      sum[r][j] = _mm512_setzero_ps();
-    }
-  }
-  for (size_t k = 0; k < s.k; k += 2 * kLanes) {
-    const __mmask32 part = first32(s.k - k);
-    __m512i b[kTogether];
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kTogether; ++j) {
-      b[j] = _mm512_maskz_loadu_epi16(part, job.b + (n + j) * s.ldb + k);
-    }
+// The columns of dots().
+struct DotColumns {
+  template <size_t kRows, size_t kTogether>
+  BOWLINE_BF16 static void multiply(const Job16& job, size_t n) {
+    const GemmShape& s = job.shape;
+    __m512 sum[kRows][kTogether];
 #pragma GCC unroll 6
     for (size_t r = 0; r < kRows; ++r) {
-      const __m512i a = _mm512_maskz_loadu_epi16(part, job.a + r * s.lda + k);
 #pragma GCC unroll 4
       for (size_t j = 0; j < kTogether; ++j) {
-        sum[r][j] = add_products(sum[r][j], a, b[j]);
+        sum[r][j] = _mm512_setzero_ps();
+      }
+    }
+    for (size_t k = 0; k < s.k; k += 2 * kLanes) {
+      const __mmask32 part = first32(s.k - k);
+      __m512i b[kTogether];
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kTogether; ++j) {
+        b[j] = _mm512_maskz_loadu_epi16(part, job.b + (n + j) * s.ldb + k);
+      }
+#pragma GCC unroll 6
+      for (size_t r = 0; r < kRows; ++r) {
+        const __m512i a = _mm512_maskz_loadu_epi16(part, job.a + r * s.lda + k);
+#pragma GCC unroll 4
+        for (size_t j = 0; j < kTogether; ++j) {
+          sum[r][j] = add_products(sum[r][j], a, b[j]);
+        }
+      }
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t j = 0; j < kTogether; ++j) {
+        write_dot(job, r, n + j, sum_of_lanes(sum[r][j]));
       }
     }
   }
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t j = 0; j < kTogether; ++j) {
-      float out = sum_of_lanes(sum[r][j]);
-      out = job.bias == nullptr ? out : out + to_f32(bf16{job.bias[n + j]});
-      job.c[r * s.ldc + n + j] = from_f32<bf16>(out).bits;
-      if (out != out) {
-        job.nan->store(true, std::memory_order_relaxed);
-      }
-    }
-  }
-}
-
-template <size_t kRows>
-void dots_of(const Job16& job, Range columns) {
-  size_t n = columns.begin;
-  for (; n + 4 <= columns.end; n += 4) {
-    dot_columns<kRows, 4>(job, n);
-  }
-  for (; n < columns.end; ++n) {
-    dot_columns<kRows, 1>(job, n);
-  }
-}
-
-void dots(const Job16& job, Range columns) {
-  static constexpr void (*kDots[kFewRows])(const Job16&, Range) = {
-      dots_of<1>, dots_of<2>, dots_of<3>, dots_of<4>, dots_of<5>, dots_of<6>};
-  kDots[job.shape.m - 1](job, columns);
-}
+};
 
 }  // namespace
 
 const Blocks16* bf16_blocks() {
-  static constexpr Blocks16 kBlocks{kDepth, kTileColumns, pack, multiply, dots};
+  static constexpr Blocks16 kBlocks{kDepth, kTileColumns, pack, multiply,
+                                    dots_of_columns<DotColumns>};
   static const bool there =
       __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;

@@ -2,7 +2,7 @@
 // columns of B, four elements of k at a time. gemm16.h describes the rounding (Arm Architecture
 // Reference Manual for A-profile, BFMMLA and BFDOT (vector)).
 #include "compute/arm_extensions.h"
-#include "compute/gemm16_blocks.h"
+#include "compute/gemm16_dots.h"
 
 #ifdef BOWLINE_ARM_EXTENSIONS
 #include <algorithm>
@@ -177,72 +177,54 @@ BOWLINE_BF16 inline bfloat16x8_t load_part(const uint16_t* from, size_t count) {
   return load(part);
 }
 
-template <size_t kRows, size_t kTogether>
-BOWLINE_BF16 void dot_columns(const Job16& job, size_t n) {
-  const GemmShape& s = job.shape;
-  float32x4_t sum[kRows][kTogether];
-#pragma GCC unroll 6
-  for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kTogether; ++j) {
-      sum[r][j] = vdupq_n_f32(0);
-    }
-  }
-  const auto add = [&](size_t k, auto load_at) BOWLINE_BF16 {
-    bfloat16x8_t b[kTogether];
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kTogether; ++j) {
-      b[j] = load_at(job.b + (n + j) * s.ldb + k);
-    }
+// The columns of dots().
+struct DotColumns {
+  template <size_t kRows, size_t kTogether>
+  BOWLINE_BF16 static void multiply(const Job16& job, size_t n) {
+    const GemmShape& s = job.shape;
+    float32x4_t sum[kRows][kTogether];
 #pragma GCC unroll 6
     for (size_t r = 0; r < kRows; ++r) {
-      const bfloat16x8_t a = load_at(job.a + r * s.lda + k);
 #pragma GCC unroll 4
       for (size_t j = 0; j < kTogether; ++j) {
-        sum[r][j] = vbfdotq_f32(sum[r][j], a, b[j]);
+        sum[r][j] = vdupq_n_f32(0);
       }
     }
-  };
-  const size_t whole = s.k / kVector * kVector;
-  for (size_t k = 0; k < whole; k += kVector) {
-    add(k, [](const uint16_t* from) BOWLINE_BF16 { return load(from); });
-  }
-  if (whole < s.k) {
-    add(whole, [&](const uint16_t* from) BOWLINE_BF16 { return load_part(from, s.k - whole); });
-  }
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t j = 0; j < kTogether; ++j) {
-      float out = vaddvq_f32(sum[r][j]);
-      out = job.bias == nullptr ? out : out + to_f32(bf16{job.bias[n + j]});
-      job.c[r * s.ldc + n + j] = from_f32<bf16>(out).bits;
-      if (out != out) {
-        job.nan->store(true, std::memory_order_relaxed);
+    const auto add = [&](size_t k, auto load_at) BOWLINE_BF16 {
+      bfloat16x8_t b[kTogether];
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kTogether; ++j) {
+        b[j] = load_at(job.b + (n + j) * s.ldb + k);
+      }
+#pragma GCC unroll 6
+      for (size_t r = 0; r < kRows; ++r) {
+        const bfloat16x8_t a = load_at(job.a + r * s.lda + k);
+#pragma GCC unroll 4
+        for (size_t j = 0; j < kTogether; ++j) {
+          sum[r][j] = vbfdotq_f32(sum[r][j], a, b[j]);
+        }
+      }
+    };
+    const size_t whole = s.k / kVector * kVector;
+    for (size_t k = 0; k < whole; k += kVector) {
+      add(k, [](const uint16_t* from) BOWLINE_BF16 { return load(from); });
+    }
+    if (whole < s.k) {
+      add(whole, [&](const uint16_t* from) BOWLINE_BF16 { return load_part(from, s.k - whole); });
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t j = 0; j < kTogether; ++j) {
+        write_dot(job, r, n + j, vaddvq_f32(sum[r][j]));
       }
     }
   }
-}
-
-template <size_t kRows>
-void dots_of(const Job16& job, Range columns) {
-  size_t n = columns.begin;
-  for (; n + 4 <= columns.end; n += 4) {
-    dot_columns<kRows, 4>(job, n);
-  }
-  for (; n < columns.end; ++n) {
-    dot_columns<kRows, 1>(job, n);
-  }
-}
-
-void dots(const Job16& job, Range columns) {
-  static constexpr void (*kDots[kFewRows])(const Job16&, Range) = {
-      dots_of<1>, dots_of<2>, dots_of<3>, dots_of<4>, dots_of<5>, dots_of<6>};
-  kDots[job.shape.m - 1](job, columns);
-}
+};
 
 }  // namespace
 
 const Blocks16* bf16_blocks() {
-  static constexpr Blocks16 kBlocks{kDepth, kTileColumns, pack, multiply, dots};
+  static constexpr Blocks16 kBlocks{kDepth, kTileColumns, pack, multiply,
+                                    dots_of_columns<DotColumns>};
   return has_arm_bf16() ? &kBlocks : nullptr;
 }
 
