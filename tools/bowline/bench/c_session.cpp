@@ -30,7 +30,9 @@ bowline_tensor tensor_of(const Tensor& t) {
           static_cast<int32_t>(t.shape.size()),
           t.shape.begin(),
           t.data,
-          bytes};
+          bytes,
+          nullptr,
+          0};
 }
 
 }  // namespace
