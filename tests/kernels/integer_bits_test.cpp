@@ -108,6 +108,14 @@ const BlockDots* dots_of_this_set() {
 
 class IntegerBits : public OnInstructionSet {};
 
+Codes codes_of(const BlockFormat& format, const std::vector<std::byte>& weights,
+               const Shape& shape) {
+  const Encoding encoding = parse_encoding(format.name).value();
+  const CodePlace place = encoding.place(DType::f32, shape, 0);
+  return {weights.data() + place.codes, weights.data() + place.scales, weights.data() + place.zeros,
+          *encoding.layout(shape)};
+}
+
 TEST_P(IntegerBits, AreThoseOfTheDefinition) {
   const BlockDots* const dots = dots_of_this_set();
   if (dots == nullptr) {
@@ -123,11 +131,7 @@ TEST_P(IntegerBits, AreThoseOfTheDefinition) {
   for (const BlockFormat& format : block_formats()) {
     const std::vector<std::byte> weights =
         random_blocks(format, kRows * kColumns / format.block, bits);
-    const Shape shape{kRows, kColumns};
-    const Encoding encoding = parse_encoding(format.name).value();
-    const CodePlace place = encoding.place(DType::f32, shape, 0);
-    const Codes codes{weights.data() + place.codes, weights.data() + place.scales,
-                      weights.data() + place.zeros, *encoding.layout(shape)};
+    const Codes codes = codes_of(format, weights, {kRows, kColumns});
     const SpanReader reader = span_reader(format);
     const size_t row_bytes = kColumns / format.block * format.bytes;
     for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
@@ -214,11 +218,7 @@ TEST_P(IntegerBits, OfSeveralRowsAreThoseOfTheirDefinition) {
   for (const BlockFormat& format : block_formats()) {
     const std::vector<std::byte> weights =
         random_blocks(format, kRows * kColumns / format.block, bits);
-    const Shape shape{kRows, kColumns};
-    const Encoding encoding = parse_encoding(format.name).value();
-    const CodePlace place = encoding.place(DType::f32, shape, 0);
-    const Codes codes{weights.data() + place.codes, weights.data() + place.scales,
-                      weights.data() + place.zeros, *encoding.layout(shape)};
+    const Codes codes = codes_of(format, weights, {kRows, kColumns});
     if (!has_code_rows(codes.layout)) {
       GTEST_SKIP() << "The set has no matrix products of bytes.";
     }

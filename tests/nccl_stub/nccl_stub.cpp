@@ -53,6 +53,7 @@ struct Call {
 std::atomic<uint64_t> bytes_sent{0};
 std::atomic<int64_t> calls_left{INT64_MAX};  // then every group fails
 std::atomic<double> patience{60};
+std::atomic<bool> refuses{false};
 
 thread_local bool in_group = false;
 thread_local std::vector<Call> group;
@@ -136,6 +137,9 @@ Result ncclGetUniqueId(UniqueId* id) {
 Result ncclCommInitRank(Communicator** out, int size, UniqueId id, int rank) {
   if (rank < 0 || rank >= size) {
     return kInvalidArgument;
+  }
+  if (refuses) {
+    return kSystemError;
   }
   const std::string folder = id.internal;
   (void)mkdir(folder.c_str(), 0700);
@@ -226,6 +230,8 @@ const char* ncclGetErrorString(Result error) {
 }
 
 uint64_t stub_bytes_sent() { return bytes_sent; }
+// Whether processes can connect.
+void stub_refuse(bool refuse) { refuses = refuse; }
 // The groups that succeed before every later one fails, and the seconds to wait for a message.
 void stub_fail_after(int64_t groups, double seconds) {
   calls_left = groups;

@@ -19,11 +19,13 @@ const int chosen = setenv("BOWLINE_NCCL", BOWLINE_NCCL_STUB, 1);
 struct Stub {
   uint64_t (*bytes_sent)() = nullptr;
   void (*fail_after)(int64_t groups, double seconds) = nullptr;
+  void (*refuse)(bool refuses) = nullptr;
 
   Stub() {
     void* const library = dlopen(BOWLINE_NCCL_STUB, RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) {
       bytes_sent = reinterpret_cast<uint64_t (*)()>(dlsym(library, "stub_bytes_sent"));
+      refuse = reinterpret_cast<void (*)(bool)>(dlsym(library, "stub_refuse"));
       fail_after = reinterpret_cast<void (*)(int64_t, double)>(dlsym(library, "stub_fail_after"));
     }
   }
@@ -35,10 +37,12 @@ class LinkedProcesses : public testing::Test {
     BOWLINE_NEED(why_missing(kDevice));
     ASSERT_EQ(chosen, 0);
     ASSERT_NE(stub_.fail_after, nullptr);
+    ASSERT_NE(stub_.refuse, nullptr);
   }
   void TearDown() override {
     if (stub_.fail_after != nullptr) {
       stub_.fail_after(INT64_MAX, 60);
+      stub_.refuse(false);
     }
   }
 
@@ -85,14 +89,7 @@ TEST_F(LinkedProcesses, LeaveOnlyNotesToTheGroup) {
 TEST_F(LinkedProcesses, SumInPlaceUpToRounding) {
   Job run = kOnGpus[0];
   run.sum = GradientSum::in_place;
-  const Outcome one = train_part(run, {}, nullptr);
-  const std::vector<Outcome> two = train_together(2, run);
-  EXPECT_OK(two[0].failed);
-  EXPECT_TRUE(two[0].weights == two[1].weights);
-  ASSERT_EQ(two[0].losses.size(), one.losses.size());
-  for (size_t i = 0; i < one.losses.size(); ++i) {
-    EXPECT_NEAR(two[0].losses[i], one.losses[i], 1e-5f * one.losses[i]);
-  }
+  expect_close(train_together(2, run), train_part(run, {}, nullptr));
 }
 
 // The sums of an unfinished step are in the memory of the devices.
@@ -118,6 +115,17 @@ TEST_F(LinkedProcesses, SaveAndResumeInsideAStep) {
     }
   }
   std::filesystem::remove(path);
+}
+
+// If the GPUs cannot be connected, the processes go on through the host.
+TEST_F(LinkedProcesses, UseTheHostIfNcclCannotConnect) {
+  const Outcome one = train_part(kOnGpus[0], {}, nullptr);
+  stub_.refuse(true);
+  const uint64_t before = stub_.bytes_sent();
+  for (const Outcome& each : train_together(2, kOnGpus[0])) {
+    expect_same(each, one);
+  }
+  EXPECT_EQ(stub_.bytes_sent(), before);
 }
 
 // A failed exchange ends the run in all processes, whichever exchange it is.

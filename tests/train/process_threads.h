@@ -192,4 +192,17 @@ inline void expect_same(const Outcome& a, const Outcome& b) {
   EXPECT_TRUE(a.weights == b.weights);
 }
 
+// Without by_micro_batch, several processes have the results of one up to rounding.
+inline void expect_close(const std::vector<Outcome>& all, const Outcome& one) {
+  EXPECT_OK(all[0].failed);
+  for (const Outcome& each : all) {
+    EXPECT_TRUE(each.weights == all[0].weights);
+  }
+  ASSERT_EQ(all[0].losses.size(), one.losses.size());
+  for (size_t i = 0; i < one.losses.size(); ++i) {
+    EXPECT_NEAR(all[0].losses[i], one.losses[i], 1e-5f * one.losses[i]);
+    EXPECT_NEAR(all[0].norms[i], one.norms[i], 1e-4f * one.norms[i]);
+  }
+}
+
 }  // namespace bowline::test::processes
