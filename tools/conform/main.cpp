@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "common/flag_uses.h"
 #include "common/help.h"
+#include "common/numbers.h"
 #include "common/program.h"
 #include "conformance/conformance.h"
 #include "verb.h"
@@ -178,7 +179,7 @@ void add_flags(CLI::App& app, Context& context) {
       fmt::format("Model count of suite 'random' [{}; --quick: {}]", o->run.models, kQuickModels));
   app.add_flag("--quick", o->run.quick, "Fewer cases: at most 60 s per device");
   app.add_option("--every", o->run.every, "Run only every N-th case of an operator")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(whole_number(1, 1 << 20).description(""))
       ->capture_default_str();
   app.add_option("--failures", o->most_failures, "Maximum number of failures to print")
       ->capture_default_str();
