@@ -32,7 +32,7 @@ struct MemoryReport {
   uint64_t copy_bytes = 0;       ///< Copies of weights in another dtype or layout.
   uint64_t arena_bytes = 0;      ///< Activations and hoisted values (see Session).
   uint64_t io_bytes = 0;         ///< Inputs, outputs and per-step scalars.
-  uint64_t backend_bytes = 0;    ///< Tables and constants of kernels.
+  uint64_t backend_bytes = 0;    ///< Tables and constants of kernels, sums of linked GPUs.
   uint64_t staging_bytes = 0;    ///< Staging buffers of the device.
   uint64_t predicted_bytes = 0;  ///< Sum of the fields above: the peak memory on the device.
   /// The most bytes of the arena that are in use at the same time. arena_bytes cannot be smaller.

@@ -146,13 +146,13 @@ Status check_counterparts(const Table& saved, const Table& live) {
 }  // namespace
 
 Status TrainerState::save(const std::string& path, const Progress& data, FileSystem& files) {
-  const auto gather = [&]() -> Result<Table> {
+  const auto ready = [&]() -> Status {
     BOWLINE_TRY(require_state("save()"));
-    BOWLINE_TRY(masters_.fill(model_->table));
-    BOWLINE_TRY(state_.micro_step > 0 && sums_apart() ? gather_sums() : Status());
-    return gather_rows();
+    return masters_.fill(model_->table);
   };
-  BOWLINE_TRY_ASSIGN(Table whole, gather());
+  BOWLINE_TRY(agree(options_.processes.get(), ready()));
+  BOWLINE_TRY(state_.micro_step > 0 && sums_apart() ? gather_sums() : Status());
+  BOWLINE_TRY_ASSIGN(Table whole, gather_rows());
   model::TrainingState t;
   t.step = state_.step;
   t.applied_steps = state_.applied;

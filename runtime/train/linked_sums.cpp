@@ -164,10 +164,10 @@ Status LinkedSums::add(const Table& table, uint32_t processes, bool first) {
       received[r] = packed(r, here, *terms_, term(r));
     }
   }
-  if (place_.rank < processes) {
-    BOWLINE_TRY(copy(packed(place_.rank, here, *terms_, term(place_.rank)), here));
-  }
-  BOWLINE_TRY(exchange(sent, received));
+  const Status copied = place_.rank < processes
+                            ? copy(packed(place_.rank, here, *terms_, term(place_.rank)), here)
+                            : Status();
+  BOWLINE_TRY(first_error(copied, exchange(sent, received)));
   if (here.empty()) {
     return {};
   }
@@ -194,8 +194,8 @@ Status LinkedSums::share_sums(const Table& table) {
       received[r] = pieces(r, parts_[r], gradients);
     }
   }
-  BOWLINE_TRY(copy(rows, packed(place_.rank, rows, *sums_, 0)));
-  return exchange(sent, received);
+  const Status copied = copy(rows, packed(place_.rank, rows, *sums_, 0));
+  return first_error(copied, exchange(sent, received));
 }
 
 Status LinkedSums::share_weights(Table& table) {

@@ -43,6 +43,7 @@ class LinkedSums {
   Status share_weights(params::Table& table);
   Status load(const params::Table& table);
   Result<std::vector<float>> sums() const;
+  uint64_t device_bytes() const { return sums_->bytes() + terms_->bytes(); }
   Status set_sums(std::span<const float> sums);
 
  private:

@@ -89,6 +89,20 @@ Status TrainerState::agree_or_restart(const Status& mine) {
   return {};
 }
 
+Status TrainerState::agree_on_sums(const Status& mine) {
+  Status all = agree_or_restart(mine);
+  if (!all.ok()) {
+    end_link(false);
+  }
+  return all;
+}
+
+void TrainerState::end_link(bool keep) {
+  if (!sums_.unlink(keep).ok()) {
+    fault_ = TrainState::gradients_lost;
+  }
+}
+
 Result<std::optional<StepReport>> TrainerState::round(std::span<const Tensor> batch) {
   const uint32_t count = std::min(place_.size, options_.accumulation - state_.micro_step);
   bool submitted = false;
@@ -115,7 +129,7 @@ Result<std::optional<StepReport>> TrainerState::round(std::span<const Tensor> ba
   if (place_.size > 1 && std::ranges::any_of(all, [](const Micro& m) { return m.settled == 0; })) {
     BOWLINE_TRY(agree_or_restart(sums_.settle(model_->table, prepared_.device)));
   }
-  BOWLINE_TRY(agree_or_restart(sum_round(count)));
+  BOWLINE_TRY(agree_on_sums(sum_round(count)));
   ++counters_.submits;
   counters_.launches = prepared_.launches_of(set_, options_);
   gradients_known_ = true;
@@ -222,7 +236,7 @@ Result<std::optional<StepReport>> TrainerState::update_together(std::span<const 
     next_hook_.reset();
   }
   ProcessGroup* const group = options_.processes.get();
-  BOWLINE_TRY(agree_or_restart(prepare_update()));
+  BOWLINE_TRY(agree_on_sums(prepare_update()));
   const exec::Segment& update = prepared_.sets[set_].update;
   exec::Submission submission(model_->table);
   submission.add(update);
@@ -246,7 +260,11 @@ Result<std::optional<StepReport>> TrainerState::update_together(std::span<const 
     update.wrote_copies(model_->table);
     masters_.updated(model_->table);
     if (place_.size > 1) {
-      BOWLINE_TRY(agree(group, sums_.share_weights(model_->table)));
+      const Status shared = agree(group, sums_.share_weights(model_->table));
+      if (!shared.ok()) {
+        end_link(false);
+      }
+      BOWLINE_TRY(Status(shared));
     }
   }
   fault_ = TrainState::ready;
@@ -261,11 +279,20 @@ Result<std::optional<StepReport>> TrainerState::update_together(std::span<const 
 }
 
 Status TrainerState::gather_sums() {
-  if (!sums_each()) {
-    BOWLINE_TRY(sums_.add(model_->table, std::min(place_.size, options_.accumulation), true));
+  const Status added =
+      sums_each() ? Status()
+                  : sums_.add(model_->table, std::min(place_.size, options_.accumulation), true);
+  Status done = first_error(added, sums_.share_sums(model_->table));
+  if (done.ok() && !sums_each()) {
+    done = take_sums();
   }
-  BOWLINE_TRY(sums_.share_sums(model_->table));
-  return sums_each() ? Status() : take_sums();
+  done = agree(options_.processes.get(), done);
+  if (!done.ok()) {
+    // Without sums of their own, the gradient rows have been overwritten.
+    fault_ = sums_each() ? fault_ : TrainState::gradients_lost;
+    end_link(sums_each());
+  }
+  return done;
 }
 
 Status TrainerState::take_sums() {

@@ -170,6 +170,12 @@ void GradientSums::allocate() {
 Status GradientSums::settle(const Table& table, const std::shared_ptr<device::OpenDevice>& device) {
   const Status kept = unlink(true);
   const Status linked = link(table, device, kept);
+  if (!linked.ok()) {
+    BOWLINE_TRY(guarded([&]() -> Status {
+      allocate();
+      return {};
+    }));
+  }
   settled_ = true;
   if (device->has_log() && !device->capabilities().host_memory) {
     device->log(
@@ -232,7 +238,6 @@ Status GradientSums::unlink(bool keep) {
   }
   const std::unique_ptr<LinkedSums> linked = std::move(linked_);
   return guarded([&]() -> Status {
-    allocate();
     if (keep) {
       BOWLINE_TRY_ASSIGN(sums_, linked->sums());
     }
@@ -256,9 +261,8 @@ Status GradientSums::add(const Table& table, uint32_t processes, bool first) {
   if (linked() != nullptr) {
     return linked()->add(table, processes, first);
   }
-  if (place_.rank < processes) {
-    BOWLINE_TRY(read(table, rows_));
-  }
+  allocate();
+  const Status mine = place_.rank < processes ? read(table, rows_) : Status();
   std::vector<std::span<const float>> terms(place_.size);
   terms[place_.rank] = part_of(rows_, place_.rank);
   if (place_.size > 1) {
@@ -281,6 +285,7 @@ Status GradientSums::add(const Table& table, uint32_t processes, bool first) {
     }
     BOWLINE_TRY(group_->exchange(to, from));
   }
+  BOWLINE_TRY(Status(mine));
   // The first two terms are read together, which saves a pass over the sums.
   uint32_t next = 0;
   if (first && processes > 1) {
@@ -300,6 +305,7 @@ Status GradientSums::share_sums(const Table& table) {
   if (linked() != nullptr) {
     return linked()->share_sums(table);
   }
+  allocate();
   std::vector<std::span<float>> sums;
   for (uint32_t r = 0; r < place_.size; ++r) {
     sums.push_back(r == place_.rank ? std::span(sums_) : part_of(rows_, r));
@@ -326,6 +332,7 @@ Status GradientSums::share_weights(Table& table) {
   if (linked() != nullptr) {
     return linked()->share_weights(table);
   }
+  allocate();
   // No trained value has more bytes than its gradient, so the weights fit into the same place.
   std::vector<std::span<std::byte>> parts;
   for (uint32_t r = 0; r < place_.size; ++r) {
@@ -345,10 +352,10 @@ Status GradientSums::share_weights(Table& table) {
     }
     return {};
   };
-  BOWLINE_TRY(walk(place_.rank, [&](uint32_t tie, std::span<std::byte> to) {
+  const Status mine = walk(place_.rank, [&](uint32_t tie, std::span<std::byte> to) {
     return table.storages[tie].home.block->read(0, to);
-  }));
-  BOWLINE_TRY(share(*group_, parts));
+  });
+  BOWLINE_TRY(first_error(mine, share(*group_, parts)));
   for (uint32_t r = 0; r < place_.size; ++r) {
     if (r != place_.rank) {
       BOWLINE_TRY(walk(r, [&](uint32_t tie, std::span<const std::byte> from) -> Status {
@@ -365,6 +372,7 @@ Status GradientSums::load(const Table& table) {
   if (linked() != nullptr) {
     return linked()->load(table);
   }
+  allocate();
   BOWLINE_TRY(read(table, rows_));
   std::ranges::copy(part_of(rows_, place_.rank), sums_.begin());
   return {};

@@ -15,6 +15,11 @@ std::vector<uint32_t> owners(const params::Table& table, uint32_t processes);
 // Returns those of the trained storages that this process owns, ascending.
 std::vector<uint32_t> owned_here(const params::Table& table, const TrainOptions& options);
 
+// The first status that is an error.
+inline Status first_error(Status first, Status second) {
+  return first.ok() ? std::move(second) : std::move(first);
+}
+
 // Returns the errors of all processes as one: that of the first process that has an error.
 // Errors  device_lost: a process does not answer.
 Status agree_all(ProcessGroup& group, const Status& mine);
@@ -38,6 +43,10 @@ Status share(ProcessGroup& group, std::span<const std::span<std::byte>> parts);
 //
 // The sums are in host memory, and the processes exchange them through the ProcessGroup. If the
 // devices of all processes can be linked (device::Link), the sums stay on the devices.
+//
+// A process takes part in every exchange, even if its own work fails: then no message of this call
+// is left for a later one. The caller agrees on the results. After an error it calls unlink(),
+// because a link may still hold messages.
 class GradientSums {
  public:
   GradientSums() = default;
@@ -49,8 +58,10 @@ class GradientSums {
   bool settled() const { return settled_ || place_.size == 1; }
   // The plans or the device changed.
   void unsettle() { settled_ = false; }
-  // Ends the link. `keep`: the sums are kept.
+  // Ends the link. With `keep`, which can fail, the sums are kept.
   Status unlink(bool keep);
+  // The memory of the sums on the device.
+  uint64_t device_bytes() const { return linked() == nullptr ? 0 : linked()->device_bytes(); }
 
   // Adds the gradient rows of the first `processes` processes to the sums of the owners. `first`:
   // the sums start with them.
@@ -70,7 +81,7 @@ class GradientSums {
     return std::span(all).subspan(parts_[rank].first, parts_[rank].elements);
   }
   LinkedSums* linked() const { return kHasProcesses ? linked_.get() : nullptr; }
-  // Allocates the host memory.
+  // Allocates the host memory, if there is none yet.
   void allocate();
   // Links the devices, if this process is ready. Returns why they are not linked.
   Status link(const params::Table& table, const std::shared_ptr<device::OpenDevice>& device,

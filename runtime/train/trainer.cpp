@@ -137,6 +137,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
 MemoryReport TrainerState::memory() const {
   MemoryReport m;
   prepared_.add_to(m);
+  m.backend_bytes += sums_.device_bytes();
   if (outputs_) {
     const MemoryReport more = outputs_->memory();
     m.arena_bytes += more.arena_bytes;
@@ -158,9 +159,7 @@ void TrainerState::leave_device() {
   if (!unread_) {
     prepared_.drop();
     prepared_.device.reset();
-    if (!sums_.unlink(state_.micro_step > 0).ok()) {
-      fault_ = TrainState::gradients_lost;
-    }
+    end_link(state_.micro_step > 0);
   }
 }
 

@@ -140,6 +140,9 @@ class TrainerState final : public graph::User {
   Status prepare_update();
   // Returns an error of any process in all. Discards the unfinished step if there is one.
   Status agree_or_restart(const Status& mine);
+  // The same after an exchange of sums: it ends a link, too.
+  Status agree_on_sums(const Status& mine);
+  void end_link(bool keep);
   // Sends moments and masters to process 0. Returns a table that has those of all processes there.
   Result<params::Table> gather_rows();
   // Returns true if this process keeps the moments and the master of a storage.

@@ -10,6 +10,7 @@ struct Fault {
   int fail_at = 0;  // 0: no call fails
   int calls = 0;
   Code code = Code::out_of_memory;
+  const char* only = nullptr;  // counts only the calls of this function
 
   void arm(int n, Code c = Code::out_of_memory) {
     fail_at = n;
@@ -18,6 +19,31 @@ struct Fault {
   }
   void disarm() { fail_at = 0; }
   bool fired() const { return fail_at > 0 && calls >= fail_at; }
+
+  Status step(const char* call) {
+    if (only != nullptr && std::string_view(only) != call) {
+      return {};
+    }
+    ++calls;
+    BOWLINE_REQUIRE_CODE(calls != fail_at, code, "Call {} ({}) fails on purpose.", calls, call);
+    return {};
+  }
+};
+
+class FaultyLink : public device::Link {
+ public:
+  FaultyLink(std::unique_ptr<device::Link> inner, std::shared_ptr<Fault> fault)
+      : inner_(std::move(inner)), fault_(std::move(fault)) {}
+
+  Status exchange(std::span<const device::Transfer> sent,
+                  std::span<const device::Transfer> received) override {
+    BOWLINE_TRY(fault_->step("exchange"));
+    return inner_->exchange(sent, received);
+  }
+
+ private:
+  std::unique_ptr<device::Link> inner_;
+  std::shared_ptr<Fault> fault_;
 };
 
 class FaultyDevice : public WrappedDevice {
@@ -67,14 +93,20 @@ class FaultyDevice : public WrappedDevice {
     BOWLINE_TRY(step("timestamps"));
     return WrappedDevice::timestamps(recording);
   }
+  Result<device::LinkOffer> offer_link() override {
+    BOWLINE_TRY(step("offer_link"));
+    return WrappedDevice::offer_link();
+  }
+  Result<std::unique_ptr<device::Link>> link(const device::LinkOffer& first, uint32_t rank,
+                                             uint32_t size, double timeout_seconds) override {
+    BOWLINE_TRY(step("link"));
+    BOWLINE_TRY_ASSIGN(std::unique_ptr<device::Link> made,
+                       WrappedDevice::link(first, rank, size, timeout_seconds));
+    return std::unique_ptr<device::Link>(std::make_unique<FaultyLink>(std::move(made), fault_));
+  }
 
  protected:
-  Status step(const char* call) {
-    ++fault_->calls;
-    BOWLINE_REQUIRE_CODE(fault_->calls != fault_->fail_at, fault_->code,
-                         "Call {} ({}) fails on purpose.", fault_->calls, call);
-    return {};
-  }
+  Status step(const char* call) { return fault_->step(call); }
 
  private:
   std::shared_ptr<Fault> fault_;

@@ -45,6 +45,11 @@ class WrappedDevice : public device::Device {
   Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override {
     return inner_->timestamps(recording);
   }
+  Result<device::LinkOffer> offer_link() override { return inner_->offer_link(); }
+  Result<std::unique_ptr<device::Link>> link(const device::LinkOffer& first, uint32_t rank,
+                                             uint32_t size, double timeout_seconds) override {
+    return inner_->link(first, rank, size, timeout_seconds);
+  }
   void trim() override { inner_->trim(); }
 
  protected:

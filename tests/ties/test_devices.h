@@ -73,18 +73,23 @@ inline std::vector<std::string> usable(std::vector<std::string> out) {
 }
 inline std::vector<std::string> usable_device_names() { return usable(device_names()); }
 
-inline std::unique_ptr<device::Device> open_cpu(int threads = 1) {
+// The first device of a backend, without the OpenDevice around it.
+inline std::unique_ptr<device::Device> open_first(std::string_view backend_name, int threads = 1) {
   DeviceOptions options;
   options.threads = threads;
   for (const device::Backend* backend : device::backends()) {
-    if (backend->name() == "cpu") {
+    if (backend->name() == backend_name) {
       auto device = backend->open(0, options);
       EXPECT_TRUE(device.ok()) << device.status().message();
       return std::move(device).value();
     }
   }
-  ADD_FAILURE() << "This build has no cpu backend.";
+  ADD_FAILURE() << "This build has no backend " << backend_name << ".";
   return nullptr;
+}
+
+inline std::unique_ptr<device::Device> open_cpu(int threads = 1) {
+  return open_first("cpu", threads);
 }
 
 // Wraps a device in an OpenDevice.

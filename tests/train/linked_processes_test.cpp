@@ -128,6 +128,49 @@ TEST_F(LinkedProcesses, UseTheHostIfNcclCannotConnect) {
   EXPECT_EQ(stub_.bytes_sent(), before);
 }
 
+// The sums, and the gradients of each process. AdamW has two moments of the same size.
+TEST_F(LinkedProcesses, CountTheMemoryOfTheSums) {
+  const std::vector<Outcome> linked = train_together(2, kOnGpus[0]);
+  stub_.refuse(true);
+  const std::vector<Outcome> host = train_together(2, kOnGpus[0]);
+  for (const uint32_t r : {0u, 1u}) {
+    EXPECT_GT(linked[r].moment_bytes, 0u);
+    EXPECT_EQ(linked[r].backend_bytes,
+              host[r].backend_bytes + (1 + 2) * linked[r].moment_bytes / 2);
+  }
+}
+
+TEST_F(LinkedProcesses, AgreeOnEveryFailedCall) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / format("agree_{}.bowline", getpid())).string();
+  const Job run = {.accumulation = 3, .device = kDevice};
+  stub_.fail_after(INT64_MAX, 0.2);
+  for (const Code code : {Code::out_of_memory, Code::device_lost}) {
+    expect_agreement_on_failures(run, {.save = path, .steps = 1, .stop = 2}, code, 11);
+  }
+  std::filesystem::remove(path);
+}
+
+// After a failed exchange, the processes connect again. Messages that still wait in the old link
+// are lost with it.
+TEST_F(LinkedProcesses, GoOnWithANewLink) {
+  const Job run = {.accumulation = 4, .device = kDevice};
+  const Outcome whole = train_together(2, run)[0];
+  stub_.fail_after(INT64_MAX, 0.2);
+  for (const int n : {1, 2, 3}) {
+    SCOPED_TRACE(n);
+    const std::vector<Outcome> all = together(2, [&](auto group) {
+      const Part part = {.fail_at = group->rank() == 1 ? n : 0, .fails = "exchange"};
+      return train_part(run, part, std::move(group));
+    });
+    EXPECT_TRUE(all[1].fired);
+    for (const Outcome& each : all) {
+      EXPECT_EQ(each.failures.size(), 1u);
+      expect_same(each, whole);
+    }
+  }
+}
+
 // A failed exchange ends the run in all processes, whichever exchange it is.
 TEST_F(LinkedProcesses, ReportAFailedExchange) {
   for (const int64_t groups : {0, 1, 3, 6}) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "faults/faulty_device.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
 
@@ -85,7 +86,10 @@ struct Outcome {
   std::vector<float> norms;
   std::vector<std::byte> weights;
   uint64_t moment_bytes = 0;
-  Status failed;
+  uint64_t backend_bytes = 0;    // see MemoryReport
+  Status failed;                 // what ended the run
+  std::vector<Status> failures;  // of steps
+  bool fired = false;            // a call of the device failed
 };
 
 inline std::vector<std::byte> weights_of(const Model& model) {
@@ -100,19 +104,28 @@ inline std::vector<std::byte> weights_of(const Model& model) {
 }
 
 // What one process does. It trains up to step `steps`, or to micro-batch `stop` of the next step,
-// then saves.
+// then saves. Call `fail_at` of the device fails, counted from the first step; the process repeats
+// what failed if the Trainer allows it.
 struct Part {
   std::string resume = {};
   std::string save = {};
   uint64_t steps = 3;
   uint32_t stop = 0;
   uint64_t seed = 1;
+  int fail_at = 0;
+  Code code = Code::out_of_memory;
+  const char* fails = nullptr;  // see Fault::only
 };
 
 inline Outcome train_part(const Job& run, const Part& part, std::shared_ptr<ProcessGroup> group) {
   Outcome out;
   TinyLm lm = tiny_lm(2, run.dropout, part.seed);
-  const Device device = open_test_device(run.device);
+  const auto fault = std::make_shared<Fault>();
+  const Device device =
+      part.fail_at == 0
+          ? open_test_device(run.device)
+          : wrap("faulty", std::make_unique<FaultyDevice>(
+                               open_first(run.device.substr(0, run.device.find(':'))), fault));
   must(lm.model.cast(run.weights));
   if (run.adapter) {
     must(add_adapter(lm.model, "a",
@@ -136,12 +149,19 @@ inline Outcome train_part(const Job& run, const Part& part, std::shared_ptr<Proc
     out.failed = t.resume(part.resume).status();
   }
   const uint32_t rank = group ? group->rank() : 0;
+  fault->arm(part.fail_at, part.code);
+  fault->only = part.fails;
   while (out.failed.ok() && (t.steps() < part.steps || t.accumulated() < part.stop)) {
     const uint32_t mine = t.accumulated() + rank;
     const auto number = static_cast<uint32_t>(t.steps() * run.accumulation + mine);
     auto report = mine < run.accumulation ? t.micro_step(lm.data(number)) : t.micro_step({});
+    if (!report.ok() && t.state() == TrainState::gradients_lost && out.failures.empty()) {
+      must(t.restart_step());
+    }
     if (!report.ok()) {
-      out.failed = report.status();
+      out.failures.push_back(report.status());
+      const bool ends = t.state() != TrainState::ready || out.failures.size() > 1;
+      out.failed = ends ? report.status() : Status();
     } else if (report.value()) {
       out.losses.push_back(report.value()->loss);
       out.norms.push_back(report.value()->grad_norm);
@@ -149,7 +169,13 @@ inline Outcome train_part(const Job& run, const Part& part, std::shared_ptr<Proc
   }
   if (out.failed.ok() && !part.save.empty()) {
     out.failed = t.save(part.save, {});
+    if (!out.failed.ok() && t.state() == TrainState::ready) {
+      out.failed = t.save(part.save, {});
+    }
   }
+  out.fired = fault->fired();
+  fault->disarm();
+  out.backend_bytes = t.memory().backend_bytes;
   out.weights = weights_of(lm.model);
   for (const StorageInfo& s : must(lm.model.describe()).storages) {
     out.moment_bytes += s.role == StorageRole::moment && !s.empty ? s.bytes : 0;
@@ -182,6 +208,40 @@ inline std::vector<Outcome> together(
 inline std::vector<Outcome> train_together(uint32_t processes, const Job& run,
                                            const Part& part = {}) {
   return together(processes, [&](auto group) { return train_part(run, part, std::move(group)); });
+}
+
+void expect_same(const Outcome& a, const Outcome& b);
+
+// Lets the n-th call of the device fail in one of two processes, n = 1, 1 + stride, ... The failure
+// is reported by both. Where they can go on, they have the bits of a run without failures.
+inline void expect_agreement_on_failures(const Job& run, const Part& part, Code code, int stride) {
+  const Outcome whole = train_together(2, run, part)[0];
+  for (const uint32_t faulty : {0u, 1u}) {
+    int went_on = 0, n = 1;
+    for (bool fired = true; fired; n += stride) {
+      SCOPED_TRACE(format("call {} of process {}", n, faulty));
+      const std::vector<Outcome> all = together(2, [&](auto group) {
+        Part mine = part;
+        mine.fail_at = group->rank() == faulty ? n : 0;
+        mine.code = code;
+        return train_part(run, mine, std::move(group));
+      });
+      fired = all[faulty].fired;
+      EXPECT_EQ(all[0].failures.size(), all[1].failures.size());
+      EXPECT_EQ(all[0].failed.code(), all[1].failed.code()) << all[0].failed.message() << "\n"
+                                                            << all[1].failed.message();
+      if (all[0].failed.ok() && all[1].failed.ok()) {
+        went_on += fired && !all[0].failures.empty() ? 1 : 0;
+        expect_same(all[0], whole);
+        expect_same(all[1], whole);
+      }
+      if (testing::Test::HasFailure()) {
+        return;
+      }
+    }
+    EXPECT_GT(n, 60);
+    EXPECT_GT(went_on, 50 / stride);
+  }
 }
 
 inline void expect_same(const Outcome& a, const Outcome& b) {

@@ -96,6 +96,17 @@ TEST(Processes, ResumeOnAnotherNumber) {
   std::filesystem::remove(path);
 }
 
+TEST(Processes, AgreeOnEveryFailedCall) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / format("agreed_{}.bowline", getpid())).string();
+  for (const GradientSum sum : {GradientSum::by_micro_batch, GradientSum::in_place}) {
+    const Job run = {.accumulation = 3, .sum = sum};
+    expect_agreement_on_failures(run, {.save = path, .steps = 1, .stop = 2}, Code::out_of_memory,
+                                 3);
+  }
+  std::filesystem::remove(path);
+}
+
 void expect_refused(const std::vector<Outcome>& all, const std::string& words) {
   for (const Outcome& each : all) {
     EXPECT_EQ(each.failed.code(), Code::bad_argument);
