@@ -1,8 +1,14 @@
 // The instruction sets for which kernels are compiled. Include it before any Highway header.
 //
 // x86: AVX-512 (with FMA), AVX2 and the baseline. The sets between them would increase size and
-// compile time without making f32 kernels faster. Scalable vectors (SVE, RVV) are disabled, because
-// kernels keep vectors in arrays.
+// compile time without making f32 kernels faster.
+//
+// aarch64: NEON, with the extensions of arm_extensions.h. SVE would not make kernels faster:
+// Neoverse V1 runs four NEON instructions per cycle or two of SVE with twice the width
+// (OpenBLAS issue 4786), and newer cores have vectors of 128 bits, where products with SVE are
+// slower than with NEON (libxsmm issue 917, OpenBLAS issue 4440). Only A64FX would gain.
+//
+// RVV is disabled, because kernels keep vectors in arrays, and these have no constant size.
 #pragma once
 
 #include <concepts>
