@@ -30,8 +30,33 @@ Result<std::unique_ptr<Memory>> Memory::allocate(uint64_t bytes, device::MemoryK
   return memory;
 }
 
+Result<std::unique_ptr<Memory>> Memory::adopt(uint64_t address, uint64_t bytes, int gpu) {
+  BOWLINE_REQUIRE(address != 0, "The CUdeviceptr is 0.");
+  BOWLINE_REQUIRE(bytes <= UINT64_MAX - address, "{} bytes from the address {} on are too many.",
+                  bytes, address);
+  for (const uint64_t at : {address, address + (bytes == 0 ? 0 : bytes - 1)}) {
+    cudaPointerAttributes found = {};
+    const cudaError_t error = cudaPointerGetAttributes(&found, reinterpret_cast<void*>(at));
+    if (error != cudaSuccess) {
+      (void)cudaGetLastError();
+    }
+    BOWLINE_REQUIRE(
+        error == cudaSuccess &&
+            (found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged) &&
+            (found.type == cudaMemoryTypeManaged || found.device == gpu),
+        "The address {} is not in the memory of CUDA device {}. The buffer has {} bytes from "
+        "{} on.",
+        at, gpu, bytes, address);
+  }
+  auto memory = std::make_unique<Memory>();
+  memory->device = reinterpret_cast<std::byte*>(address);
+  memory->bytes = bytes;
+  memory->of_program = true;
+  return memory;
+}
+
 Memory::~Memory() {
-  if (device != nullptr) {
+  if (device != nullptr && !of_program) {
     (void)cudaFree(device);
   }
   if (host != nullptr) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "blas.h"
+#include "device/external.h"
 #include "planned_blas.h"
 #include "variant.h"
 
@@ -188,6 +189,22 @@ Result<Buffer> CudaDevice::allocate(uint64_t bytes, MemoryKind kind) {
     return end(std::move(memory).status());
   }
   return Buffer{reinterpret_cast<uintptr_t>(memory.value().release())};
+}
+
+Result<Buffer> CudaDevice::import_memory(const device::MemoryImport& memory) {
+  if (memory.kind != device::MemoryImport::Kind::cuda_of_program) {
+    return Device::import_memory(memory);
+  }
+  const Current current(context_);
+  BOWLINE_TRY(begin(current));
+  BOWLINE_TRY_ASSIGN(std::unique_ptr<Memory> adopted,
+                     Memory::adopt(memory.handle, memory.bytes, index_));
+  return Buffer{reinterpret_cast<uintptr_t>(adopted.release())};
+}
+
+Result<uint64_t> CudaDevice::cuda_address(Buffer buffer) {
+  BOWLINE_TRY(check(buffer, 0, 0));
+  return reinterpret_cast<uintptr_t>(memory_of(buffer).device);
 }
 
 void CudaDevice::free(Buffer buffer) {

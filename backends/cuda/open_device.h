@@ -27,6 +27,8 @@ class CudaDevice : public device::Device {
   Result<device::MemoryInfo> memory_info() override;
   Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override;
   void free(device::Buffer buffer) override;
+  Result<device::Buffer> import_memory(const device::MemoryImport& memory) override;
+  Result<uint64_t> cuda_address(device::Buffer buffer) override;
   Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override;
   Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override;
   Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,

@@ -47,7 +47,7 @@ constexpr auto kSemaphoreType = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
 Result<Buffer> OpenVulkan::shared_buffer(const device::MemoryImport& memory) {
   using Kind = device::MemoryImport::Kind;
   Buffer buffer;
-  if (memory.kind == Kind::buffer_of_program) {
+  if (memory.kind == Kind::vulkan_of_program) {
     BOWLINE_REQUIRE_CODE(
         program_.has_value(), Code::unsupported,
         "A VkBuffer of the program belongs to a VkDevice of the program. Open that "
@@ -61,7 +61,8 @@ Result<Buffer> OpenVulkan::shared_buffer(const device::MemoryImport& memory) {
     buffer.of_program = true;
     return buffer;
   }
-  BOWLINE_REQUIRE_CODE(memory.kind != Kind::host, Code::unsupported,
+  BOWLINE_REQUIRE_CODE(memory.kind != Kind::host && memory.kind != Kind::cuda_of_program,
+                       Code::unsupported,
                        "The program cannot address the memory of a Vulkan device.");
   const bool is_dma_buf = memory.type == ExternalHandle::dma_buf;
   const PhysicalDevice& physical = device_->physical();

@@ -51,11 +51,26 @@ Result<Device> adopt_cuda(const ExternalCuda& external, const DeviceOptions& opt
 Result<DeviceBuffer> adopt_vulkan_buffer(const Device& device, uint64_t buffer, uint64_t offset,
                                          uint64_t bytes) {
   device::MemoryImport memory;
-  memory.kind = device::MemoryImport::Kind::buffer_of_program;
+  memory.kind = device::MemoryImport::Kind::vulkan_of_program;
   memory.handle = buffer;
   memory.offset = offset;
   memory.bytes = bytes;
   return import(device, memory);
+}
+
+Result<DeviceBuffer> adopt_cuda_memory(const Device& device, uint64_t address, uint64_t bytes) {
+  device::MemoryImport memory;
+  memory.kind = device::MemoryImport::Kind::cuda_of_program;
+  memory.handle = address;
+  memory.bytes = bytes;
+  return import(device, memory);
+}
+
+Result<uint64_t> cuda_address(const DeviceBuffer& buffer) {
+  return guarded(Internals::block(buffer), "buffer", [&](device::Block& block) -> Result<uint64_t> {
+    BOWLINE_TRY_ASSIGN(const uint64_t start, block.device().cuda_address(block.buffer()));
+    return start + block.offset();
+  });
 }
 
 Result<HostBuffer> create_host_buffer(const Device& device, uint64_t bytes) {

@@ -119,6 +119,31 @@ struct ExternalCuda {
 /// - unsupported: Bowline cannot use the GPU, or this build has no CUDA. The message says why.
 Result<Device> adopt_cuda(const ExternalCuda& external, const DeviceOptions& options = {});
 
+/// Makes a DeviceBuffer that uses memory of the program on a CUDA GPU. `device` is a CUDA device,
+/// from adopt_cuda() or from Device::open().
+///
+/// `address` is a CUdeviceptr, or a pointer from cudaMalloc() or cudaMallocManaged(), as a number.
+/// The memory belongs to the context of the device. Device::open() uses the primary context of the
+/// GPU, as the CUDA runtime does. The memory must stay valid until the last copy of the result is
+/// destroyed. A run copies values between it and the memory of the plan.
+///
+/// Earlier work of the program on the memory must end before a run uses it. If the program submits
+/// the work to ExternalCuda::stream, the stream ensures this.
+///
+/// Errors:
+/// - bad_argument: the bytes are not in the memory of this GPU.
+/// - unsupported: the device is not a CUDA device.
+Result<DeviceBuffer> adopt_cuda_memory(const Device& device, uint64_t address, uint64_t bytes);
+
+/// Returns the address of a buffer on a CUDA GPU, a CUdeviceptr: kernels of the program can use the
+/// memory. The address is valid until the last copy of the buffer is destroyed.
+///
+/// While a run reads the buffer, do not write to it. While a run writes the buffer, do not use it.
+///
+/// Errors:
+/// - unsupported: the buffer is not on a CUDA device.
+Result<uint64_t> cuda_address(const DeviceBuffer& buffer);
+
 /// A buffer of the CPU device, with the address of its memory.
 struct HostBuffer {
   DeviceBuffer buffer;

@@ -155,6 +155,20 @@ bowline_code adopt_vulkan_buffer(bowline_device* device, uint64_t buffer, uint64
   });
 }
 
+bowline_code adopt_cuda_memory(bowline_device* device, uint64_t address, uint64_t bytes,
+                               bowline_device_buffer** out, bowline_error** error) {
+  return make(device, out, error,
+              [&](const Device& d) { return bowline::adopt_cuda_memory(d, address, bytes); });
+}
+
+bowline_code cuda_address(bowline_device_buffer* buffer, uint64_t* out, bowline_error** error) {
+  return on(buffer, error, [&](const DeviceBuffer& b) -> Status {
+    BOWLINE_TRY(given(out, "out"));
+    BOWLINE_TRY_ASSIGN(*out, bowline::cuda_address(b));
+    return {};
+  });
+}
+
 bowline_code create_host_buffer(bowline_device* device, uint64_t bytes, void** data,
                                 bowline_device_buffer** out, bowline_error** error) {
   return make(device, out, error, [&](const Device& d) -> Result<DeviceBuffer> {

@@ -7,6 +7,10 @@ Status Device::unshared(std::string_view what) {
                 format("This device does not share {} with other users. Vulkan devices do.", what));
 }
 
+Status Device::not_cuda() {
+  return Status(Code::unsupported, "The memory of this device has no CUDA address.");
+}
+
 Status Device::unlinked() {
   return Status(Code::unsupported, "This device has no links to devices of other processes.");
 }

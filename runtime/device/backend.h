@@ -52,7 +52,7 @@ struct MemoryImport;     // external.h
 struct SemaphoreImport;  // external.h
 
 // Increases with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 15;
+constexpr uint32_t kContractVersion = 16;
 
 // A block of device memory. Only its backend knows the meaning of `id`.
 struct Buffer {
@@ -197,6 +197,8 @@ class Device {
   virtual Result<std::pair<int, uint64_t>> export_memory(Buffer /*buffer*/) {
     return unshared("memory");
   }
+  // (optional) Returns the CUdeviceptr of memory of MemoryKind::device.
+  virtual Result<uint64_t> cuda_address(Buffer /*buffer*/) { return not_cuda(); }
 
   // Errors  bad_argument: the range is not inside the buffer.
   virtual Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) = 0;
@@ -258,6 +260,7 @@ class Device {
   // which has none.
   static Status unshared(std::string_view what);
   static Status unlinked();
+  static Status not_cuda();
 };
 
 // The lowest rank of a GPU. CPUs and devices for tests have lower ranks.

@@ -244,6 +244,12 @@ Result<std::pair<int, uint64_t>> OpenDevice::export_memory(Buffer buffer) {
   return device_->export_memory(buffer);
 }
 
+Result<uint64_t> OpenDevice::cuda_address(Buffer buffer) {
+  BOWLINE_TRY(check_caller());
+  const Call call(*this);
+  return device_->cuda_address(buffer);
+}
+
 Result<uint64_t> OpenDevice::import_semaphore(const SemaphoreImport& semaphore) {
   BOWLINE_TRY(check_caller());
   const Call call(*this);
@@ -431,7 +437,7 @@ Result<std::shared_ptr<Block>> Block::allocate(const std::shared_ptr<OpenDevice>
 Result<std::shared_ptr<Block>> Block::import(const std::shared_ptr<OpenDevice>& device,
                                              const MemoryImport& memory) {
   std::shared_ptr<Block> block(new Block(device));
-  const uint64_t counted = memory.kind == MemoryImport::Kind::buffer_of_program ? 0 : memory.bytes;
+  const uint64_t counted = memory.is_of_program() ? 0 : memory.bytes;
   BOWLINE_TRY_ASSIGN(block->buffer_, device->import_memory(memory, counted));
   block->bytes_ = memory.bytes;
   block->counted_bytes_ = counted;

@@ -109,6 +109,7 @@ class OpenDevice {
   // As the functions of Device. Memory of the program counts 0 bytes.
   Result<Buffer> import_memory(const MemoryImport& memory, uint64_t counted_bytes);
   Result<std::pair<int, uint64_t>> export_memory(Buffer buffer);
+  Result<uint64_t> cuda_address(Buffer buffer);
   Result<uint64_t> import_semaphore(const SemaphoreImport& semaphore);
   Result<int> export_semaphore(uint64_t semaphore);
   void free_semaphore(uint64_t semaphore);

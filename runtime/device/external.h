@@ -8,11 +8,15 @@ namespace bowline::detail::device {
 
 struct MemoryImport {
   enum class Kind : uint8_t {
-    buffer_of_program,  // `handle` is a VkBuffer, and its bytes from `offset` on are used
+    vulkan_of_program,  // `handle` is a VkBuffer, and its bytes from `offset` on are used
+    cuda_of_program,    // `handle` is a CUdeviceptr
     exportable,         // new memory
     descriptor,         // memory behind `fd`, with `allocation_bytes` bytes
     host,               // new memory of the process; its address is stored in `*address`
   };
+  bool is_of_program() const {
+    return kind == Kind::vulkan_of_program || kind == Kind::cuda_of_program;
+  }
   Kind kind = Kind::exportable;
   ExternalHandle type = ExternalHandle::opaque_fd;
   uint64_t handle = 0;

@@ -147,6 +147,21 @@ TEST(Buffers, OfTheCpuHaveAnAddress) {
                BOWLINE_BAD_ARGUMENT, "data");
 }
 
+TEST(Buffers, OfTheCpuHaveNoCudaAddress) {
+  World world;
+  void* data = nullptr;
+  uint64_t address = 7;
+  bowline_device_buffer* buffer = nullptr;
+  must(api()->create_host_buffer, world.h.device, uint64_t{8}, &data, &buffer);
+  expect_error(call(api()->cuda_address, buffer, &address), BOWLINE_UNSUPPORTED, "CUDA");
+  EXPECT_EQ(address, 7u);
+  uint64_t* const nowhere = nullptr;
+  expect_error(call(api()->cuda_address, buffer, nowhere), BOWLINE_BAD_ARGUMENT, "out");
+  must(api()->device_buffer_close, buffer);
+  expect_error(call(api()->adopt_cuda_memory, world.h.device, uint64_t{64}, uint64_t{8}, &buffer),
+               BOWLINE_UNSUPPORTED, "");
+}
+
 struct Heap {
   size_t live = 0;
   size_t calls = 0;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -245,6 +246,18 @@ cudaError_t cudaFree(void* memory) {
   allocations.erase(it);
   std::free(memory);
   return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+  const std::lock_guard lock(mutex);
+  *attributes = {cudaMemoryTypeUnregistered, -1};
+  for (const auto& [memory, bytes] : allocations) {
+    const auto* const begin = static_cast<const std::byte*>(memory);
+    if (std::less_equal()(begin, address) && std::less()(address, begin + bytes)) {
+      *attributes = {cudaMemoryTypeDevice, 0};
+    }
+  }
+  return note(state());
 }
 
 cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) {

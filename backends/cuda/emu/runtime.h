@@ -67,6 +67,17 @@ struct cudaDeviceProp {
   size_t sharedMemPerBlockOptin;
 };
 
+enum cudaMemoryType {
+  cudaMemoryTypeUnregistered = 0,
+  cudaMemoryTypeDevice = 2,
+  cudaMemoryTypeManaged = 3
+};
+
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+  int device;
+};
+
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 cudaError_t cudaGetLastError();
@@ -90,6 +101,7 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total);
 cudaError_t cudaMalloc(void** out, size_t bytes);
 cudaError_t cudaFree(void* memory);
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address);
 cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,

@@ -439,6 +439,10 @@ typedef struct bowline_api {
   /// run uses it.
   bowline_code (*create_host_buffer)(bowline_device* device, uint64_t bytes, void** data,
                                      bowline_device_buffer** out, bowline_error** error);
+  /// `address` is a CUdeviceptr.
+  bowline_code (*adopt_cuda_memory)(bowline_device* device, uint64_t address, uint64_t bytes,
+                                    bowline_device_buffer** out, bowline_error** error);
+  bowline_code (*cuda_address)(bowline_device_buffer* buffer, uint64_t* out, bowline_error** error);
 } bowline_api;
 
 /// Returns the table of functions of this version, or NULL if the library does not have it.
