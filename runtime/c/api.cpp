@@ -9,6 +9,9 @@ namespace {
 #ifdef BOWLINE_C_TEXT
 #include "generated/bowline_text_api.inc"
 #endif
+#ifdef BOWLINE_C_IMPORT
+#include "generated/bowline_import_api.inc"
+#endif
 
 }  // namespace
 }  // namespace bowline::c
@@ -23,6 +26,15 @@ const bowline_text_api* bowline_get_text_api([[maybe_unused]] uint32_t version) 
 #ifdef BOWLINE_C_TEXT
   if (version == BOWLINE_API_VERSION) {
     return &bowline::c::kBowlineTextApi;
+  }
+#endif
+  return nullptr;
+}
+
+const bowline_import_api* bowline_get_import_api([[maybe_unused]] uint32_t version) {
+#ifdef BOWLINE_C_IMPORT
+  if (version == BOWLINE_API_VERSION) {
+    return &bowline::c::kBowlineImportApi;
   }
 #endif
   return nullptr;

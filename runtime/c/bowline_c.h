@@ -1,8 +1,9 @@
 /// \file
 /// The C interface of Bowline, for C99 and for languages that call C.
 ///
-/// The library exports two functions: bowline_get_api() and bowline_get_text_api(). They return
-/// tables of functions. A program links the library, or opens it with dlopen():
+/// The library exports three functions: bowline_get_api(), bowline_get_text_api() and
+/// bowline_get_import_api(). They return tables of functions. A program links the library, or opens
+/// it with dlopen():
 ///
 ///     const bowline_api* bl = bowline_get_api(BOWLINE_API_VERSION);
 ///     bowline_error* error = NULL;
@@ -15,8 +16,9 @@
 /// Read `error` in a statement after the call. In `must(f(&error), error)`, a compiler may read it
 /// before the call.
 ///
-/// Each function does what its C++ counterpart in bowline.h or bowline_text.h does. Its comment
-/// names the counterpart, for example "Model::tie()". The counterpart lists all errors.
+/// Each function does what its C++ counterpart in bowline.h, bowline_text.h or bowline_import.h
+/// does. Its comment names the counterpart, for example "Model::tie()". The counterpart lists all
+/// errors.
 ///
 /// **Errors.** A function that can fail returns a bowline_code. 0 (BOWLINE_OK) is success. The last
 /// parameter `error` receives an error object, if it is not NULL and the call failed. The caller
@@ -65,6 +67,7 @@
 #define BOWLINE_C_H
 
 #include "bowline_c/api.h"
+#include "bowline_c/import.h"
 #include "bowline_c/text.h"
 #include "bowline_c/types.h"
 

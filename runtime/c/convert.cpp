@@ -6,11 +6,6 @@
 
 namespace bowline::c {
 
-// The enums of both interfaces have the same numbers.
-template <class E>
-constexpr bool same(E value, int32_t number) {
-  return static_cast<int32_t>(value) == number;
-}
 static_assert(same(Code::internal, BOWLINE_INTERNAL) && same(Code::cancelled, BOWLINE_CANCELLED) &&
               same(Code::non_finite, BOWLINE_NON_FINITE) && same(Code::bad_file, BOWLINE_BAD_FILE));
 static_assert(kDTypes == BOWLINE_BOOL + 1 && same(DType::bf16, BOWLINE_BF16) &&

@@ -12,6 +12,12 @@
 
 namespace bowline::c {
 
+// The enums of both interfaces have the same numbers.
+template <class E>
+constexpr bool same(E value, int32_t number) {
+  return static_cast<int32_t>(value) == number;
+}
+
 // The size of a struct in version 1. A struct that has grown since gets its old size here.
 template <class T>
 constexpr size_t kFirstSize = sizeof(T);
@@ -93,6 +99,13 @@ auto read_list(const T* from, size_t count, std::string_view type, F&& convert) 
     out.push_back(std::move(value).value());
   }
   return Out(std::move(out));
+}
+
+// The values of a list that may be NULL if it is empty.
+template <class T>
+Result<std::span<const T>> list_of(const T* from, size_t count, std::string_view name) {
+  BOWLINE_REQUIRE(from != nullptr || count == 0, "\"{}\" is NULL.", name);
+  return std::span<const T>(from, count);
 }
 
 // A text that must be given, and one that may be NULL.

@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -51,6 +53,8 @@ struct Handle {
 // The objects of handles.
 struct ModelObject {
   Model model;
+  // Only of a model that import_model() made: the weights that are not finite, as JSON.
+  std::function<std::string()> not_finite = {};
 };
 // Members are destroyed from last to first: the model after what uses it.
 struct BuilderObject {

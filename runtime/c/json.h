@@ -16,6 +16,9 @@
 #ifdef BOWLINE_C_TEXT
 #include "bowline_text.h"
 #endif
+#ifdef BOWLINE_C_IMPORT
+#include "bowline_import.h"
+#endif
 
 namespace bowline::c {
 

@@ -87,13 +87,6 @@ bowline_generator_options c_struct(const text::GeneratorOptions& from) {
   return out;
 }
 
-// The values of a list that may be NULL if it is empty.
-template <class T>
-Result<std::span<const T>> list_of(const T* from, size_t count, std::string_view name) {
-  BOWLINE_REQUIRE(from != nullptr || count == 0, "\"{}\" is NULL.", name);
-  return std::span<const T>(from, count);
-}
-
 Result<text::GeneratorOptions> generator_options_of(const bowline_generator_options* from) {
   text::GeneratorOptions out;
   BOWLINE_TRY_ASSIGN(const bowline_generator_options o,

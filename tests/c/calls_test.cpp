@@ -34,14 +34,21 @@ void set_all(Handles* h, void* pointer) {
 
 TEST(Calls, EveryFunctionIsCalled) {
   // version, code_name, dtype_name, dtype_size, three of buffers and four of errors.
-  constexpr size_t kOthers = 11;
+  size_t others = 11;
   size_t members = sizeof(bowline_api) / sizeof(void*) - 1;
   members += sizeof(bowline_text_api) / sizeof(void*) - 1;
-  EXPECT_EQ(std::size(kCalls) + kOthers, members);
+  if (import_api() != nullptr) {
+    others += 3;  // names of formats, tasks and parts
+    members += sizeof(bowline_import_api) / sizeof(void*) - 1;
+    EXPECT_EQ(import_api()->size, sizeof(bowline_import_api));
+  }
+  EXPECT_EQ(std::size(kCalls) + others, members);
   EXPECT_EQ(api()->size, sizeof(bowline_api));
   EXPECT_EQ(bowline_get_api(0), nullptr);
   EXPECT_EQ(bowline_get_api(BOWLINE_API_VERSION + 1), nullptr);
   EXPECT_EQ(bowline_get_text_api(0), nullptr);
+  EXPECT_EQ(bowline_get_import_api(0), nullptr);
+  EXPECT_EQ(bowline_get_import_api(BOWLINE_API_VERSION + 1), nullptr);
   for (size_t i = 0; i < sizeof(bowline_api) / sizeof(void*); ++i) {
     void* member = nullptr;
     std::memcpy(&member, reinterpret_cast<const char*>(api()) + i * sizeof(void*), sizeof(void*));

@@ -36,7 +36,7 @@ def calls_of(text, handles):
     has an output `out`, and a call.
     """
     for table, body in TABLE.findall(text):
-        api = "text_api()" if table == "text_api" else "api()"
+        api = f"{table}()"
         for _, name, parameters in MEMBER.findall(body):
             parts = [" ".join(part.split()) for part in parameters.split(",")]
             if parts[-1] != "bowline_error** error":

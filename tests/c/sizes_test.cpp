@@ -121,6 +121,7 @@ struct Sizes : ::testing::Test {
   void written();
   void extras();
   void text();
+  void imports();
 
   World world;
   Handles& h = world.h;
@@ -318,6 +319,55 @@ void Sizes::text() {
       [&](const bowline_special_tokens* s) { return render(&message, s); });
 }
 
+void Sizes::imports() {
+  const bowline_import_api* const i = import_api();
+  const std::string folder = BOWLINE_ROOT "/tests/import/fixtures/llama";
+  const auto import_with = [&](const bowline_import_options* o, const std::string& path) {
+    bowline_model* out = nullptr;
+    return closed(call(i->import_model, path.c_str(), o, &out, nullptr), api()->model_close, &out);
+  };
+  const auto import_onnx = [&](const std::function<void(bowline_onnx_import_options*)>& change) {
+    auto onnx = sized<bowline_onnx_import_options>();
+    must(i->onnx_import_options_init, &onnx);
+    change(&onnx);
+    auto o = sized<bowline_import_options>();
+    o.onnx = &onnx;
+    return import_with(&o, BOWLINE_ROOT "/tests/onnx/fixtures/batched.onnx");
+  };
+  options<bowline_import_options>(
+      "bowline_import_options", i->import_options_init,
+      [&](const bowline_import_options* o) { return import_with(o, folder); });
+  options<bowline_text_import_options>("bowline_text_import_options", i->text_import_options_init,
+                                       [&](const bowline_text_import_options* t) {
+                                         auto o = sized<bowline_import_options>();
+                                         o.text = t;
+                                         return import_with(&o, folder);
+                                       });
+  options<bowline_onnx_import_options>("bowline_onnx_import_options", i->onnx_import_options_init,
+                                       [&](const bowline_onnx_import_options* t) {
+                                         auto o = sized<bowline_import_options>();
+                                         o.onnx = t;
+                                         return import_with(&o, folder);
+                                       });
+  const int64_t sizes[] = {2};
+  reads<bowline_input_shape>("bowline_input_shape", {0, "none", sizes, 1},
+                             [&](const bowline_input_shape* s) {
+                               return import_onnx([&](bowline_onnx_import_options* o) {
+                                 o->shapes = s;
+                                 o->shape_count = 1;
+                               });
+                             });
+  const double values[] = {2};
+  reads<bowline_input_values>("bowline_input_values", {0, "none", values, 1},
+                              [&](const bowline_input_values* v) {
+                                return import_onnx([&](bowline_onnx_import_options* o) {
+                                  o->given = v;
+                                  o->given_count = 1;
+                                });
+                              });
+  tested.insert("bowline_import_progress");  // the library makes it, see import_test.cpp
+}
+
 // A wrong report must not cost a step.
 TEST_F(Sizes, AWrongReportTakesNoStep) {
   const Batch batch;
@@ -357,6 +407,9 @@ TEST_F(Sizes, EveryStructIsChecked) {
     GTEST_SKIP() << "The library was built without bowline::text.";
   }
   text();
+  if (import_api() != nullptr) {
+    imports();
+  }
   EXPECT_EQ(tested, std::set<std::string>(std::begin(kSizedStructs), std::end(kSizedStructs)));
 }
 

@@ -4,6 +4,7 @@ namespace c_test {
 
 const bowline_api* api() { return bowline_get_api(BOWLINE_API_VERSION); }
 const bowline_text_api* text_api() { return bowline_get_text_api(BOWLINE_API_VERSION); }
+const bowline_import_api* import_api() { return bowline_get_import_api(BOWLINE_API_VERSION); }
 
 Outcome outcome_of(bowline_code code, bowline_error* error) {
   EXPECT_EQ(api()->error_code(error), code);

@@ -14,6 +14,8 @@ namespace c_test {
 const bowline_api* api();
 // Null if the library was built without bowline::text.
 const bowline_text_api* text_api();
+// Null if the library was built without bowline::import.
+const bowline_import_api* import_api();
 
 #include "generated/calls.inc"
 
