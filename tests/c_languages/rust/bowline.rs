@@ -31,9 +31,10 @@ fn check(code: bowline_code, error: *mut bowline_error) -> Result<()> {
 
 /// Calls a function of the table. Its last parameter is the error.
 macro_rules! call {
-    ($function:ident($($argument:expr),*)) => {{
+    ($function:ident($($argument:expr),*)) => { call!(api(), $function($($argument),*)) };
+    ($table:expr, $function:ident($($argument:expr),*)) => {{
         let mut error = ptr::null_mut();
-        let code = unsafe { (api().$function)($($argument,)* &mut error) };
+        let code = unsafe { ($table.$function)($($argument,)* &mut error) };
         check(code, error)
     }};
 }
@@ -124,6 +125,19 @@ impl Model {
         call!(model_open(c_text(path).as_ptr(), ptr::null(), &mut out))?;
         Ok(Model(out))
     }
+    /// Imports a model of another format. Returns also its report. `progress` returns false to stop.
+    pub fn import(path: &str, progress: &mut dyn FnMut(i32, u64, u64) -> bool) -> Result<(Model, String)> {
+        let table = unsafe { bowline_get_import_api(BOWLINE_API_VERSION as u32).as_ref() };
+        let table = table.expect("the library was built without the import");
+        let mut tell = progress;
+        let mut options = bowline_import_options::sized();
+        call!(table, import_options_init(&mut options))?;
+        options.progress = Some(call_progress);
+        options.user = &mut tell as *mut Tell as *mut c_void;
+        let (mut model, mut report) = (ptr::null_mut(), ptr::null_mut());
+        call!(table, import_model(c_text(path).as_ptr(), &options, &mut model, &mut report))?;
+        Ok((Model(model), taken(report)))
+    }
     pub fn save(&self, path: &str) -> Result<()> {
         call!(model_save(self.0, c_text(path).as_ptr()))
     }
@@ -209,6 +223,15 @@ impl Session {
         call!(session_run(self.0, ptr::null(), from.as_ptr(), from.len(), to.as_ptr(), to.len(),
             ptr::null(), 0, ptr::null(), 0))
     }
+}
+
+type Tell<'a> = &'a mut dyn FnMut(i32, u64, u64) -> bool;
+
+/// Calls the closure that `user` points to. If it panics, the import stops.
+unsafe extern "C" fn call_progress(user: *mut c_void, at: *const bowline_import_progress) -> i32 {
+    let (tell, at) = (&mut *(user as *mut Tell), &*at);
+    let goes_on = catch_unwind(AssertUnwindSafe(|| tell(at.part, at.done, at.total)));
+    i32::from(!goes_on.unwrap_or(false))
 }
 
 type Hook = Box<dyn FnMut(&str, &mut [f32]) -> std::result::Result<(), String> + Send>;

@@ -79,6 +79,9 @@ fn tables_are_of_the_declared_version() {
     if let Some(text) = unsafe { bowline_get_text_api(BOWLINE_API_VERSION as u32).as_ref() } {
         assert_eq!(text.size, std::mem::size_of::<bowline_text_api>());
     }
+    if let Some(import) = unsafe { bowline_get_import_api(BOWLINE_API_VERSION as u32).as_ref() } {
+        assert_eq!(import.size, std::mem::size_of::<bowline_import_api>());
+    }
 }
 
 #[test]
@@ -113,6 +116,28 @@ fn a_trained_model_is_saved_and_opened() {
         assert!((value - target).abs() < 0.5, "{} for {}", value, target);
     }
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_closure_sees_and_stops_an_import() {
+    if unsafe { bowline_get_import_api(BOWLINE_API_VERSION as u32) }.is_null() {
+        println!("left out: the library was built without the import");
+        return;
+    }
+    let path = concat!(env!("BOWLINE_TESTS"), "/import/fixtures/llama");
+    let mut parts = Vec::new();
+    let see = &mut |part: i32, done: u64, total: u64| {
+        assert!(done < total, "{} of {}", done, total);
+        parts.push(part);
+        true
+    };
+    let (model, report) = Model::import(path, see).unwrap();
+    assert!(report.contains("\"format\":\"hugging_face\""), "{}", report);
+    assert!(model.describe().unwrap().contains("\"model.norm.weight\""));
+    assert!(parts.contains(&BOWLINE_IMPORT_FILES) && parts.contains(&BOWLINE_IMPORT_TENSORS), "{:?}", parts);
+    assert_eq!(Model::import(path, &mut |_, _, _| false).err().unwrap().code, BOWLINE_CANCELLED);
+    let panics = &mut |_: i32, _: u64, _: u64| -> bool { panic!("This panic is part of the test.") };
+    assert_eq!(Model::import(path, panics).err().unwrap().code, BOWLINE_CANCELLED);
 }
 
 #[test]
