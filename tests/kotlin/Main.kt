@@ -10,18 +10,27 @@ import bowline.runtime.Device
 import bowline.runtime.DeviceOptions
 import bowline.runtime.Generator
 import bowline.runtime.Handle
+import bowline.runtime.ImportFormat
+import bowline.runtime.ImportOptions
+import bowline.runtime.ImportPart
+import bowline.runtime.ImportTask
 import bowline.runtime.Model
+import bowline.runtime.OnnxImportOptions
 import bowline.runtime.Progress
 import bowline.runtime.Sampler
 import bowline.runtime.Schedule
 import bowline.runtime.Session
 import bowline.runtime.StepReport
 import bowline.runtime.Tensor
+import bowline.runtime.TextImportOptions
 import bowline.runtime.Tokenizer
 import bowline.runtime.TrainOptions
 import bowline.runtime.TrainState
 import bowline.runtime.Trainer
 import bowline.runtime.android.openModel
+import bowline.runtime.importAdapter
+import bowline.runtime.importFormat
+import bowline.runtime.importModel
 import bowline.runtime.version
 import java.io.File
 import java.io.FileDescriptor
@@ -30,7 +39,10 @@ import java.nio.ByteBuffer
 import java.util.concurrent.CountDownLatch
 import java.util.concurrent.Executors
 
-/** Uses the package as an app does, and then wrongly. Arguments: a model that trains, and a decoder. */
+/**
+ * Uses the package as an app does, and then wrongly. Arguments: a model that trains, a decoder, and the folder of the tests
+ * if the library can import.
+ */
 private const val BATCH = 2L
 private const val SEQ = 16L
 private val dims = mapOf("batch" to BATCH, "seq" to SEQ)
@@ -177,6 +189,73 @@ private class Program(val path: String, val decoder: String, val device: Device)
             expectFailure(Code.BAD_ARGUMENT, "\"mine\"") { model.removeAdapter("mine") }
         }
         File(path).delete()
+    }
+
+    fun imports(tests: String) {
+        val llama = "$tests/import/fixtures/llama"
+        val onnx = "$tests/onnx/fixtures/batched.onnx"
+        expect(importFormat(llama) == ImportFormat.HUGGING_FACE && importFormat(onnx) == ImportFormat.ONNX, "formats")
+        val parts = mutableSetOf<ImportPart>()
+        val imported = importModel(llama) { part, done, total ->
+            expect(done < total, "$done of $total")
+            parts.add(part)
+            true
+        }
+        expect(parts == setOf(ImportPart.FILES, ImportPart.TENSORS), parts)
+        expect(imported.report.contains("\"format\":\"hugging_face\""), imported.report)
+        expect(imported.notFinite == "[]", imported.notFinite)
+        imported.model.use { model ->
+            model.to(device)
+            Generator.create(model, device).use { it.feed(intArrayOf(1, 5)) }
+        }
+        expectFailure(Code.CANCELLED, "The import was cancelled.") { importModel(llama) { _, _, _ -> false } }
+        try {
+            importModel(llama) { _, _, _ -> throw IllegalStateException("Enough.") }
+            throw AssertionError("no exception")
+        } catch (thrown: IllegalStateException) {
+            expect(thrown.message == "Enough.", thrown)
+        }
+        val classifier = TextImportOptions(ImportTask.CLASSIFY, listOf("knot", THREAD), DType.BF16, seed = 7)
+        importModel("$tests/import/fixtures/bert", ImportOptions(classifier)).model.use { model ->
+            expect(model.metadata("task") == "classify" && model.description.contains("bf16"), model.description)
+            val saved = File.createTempFile("bowline", ".bowline")
+            model.save(saved.path)
+            expect(saved.readText().contains("knot\n$THREAD"), "the labels")
+            saved.delete()
+        }
+        val tied = TextImportOptions(ties = listOf("model.norm.weight" to "lm_head.weight"))
+        expectFailure(Code.BAD_ARGUMENT, "lm_head.weight") { importModel(llama, ImportOptions(tied)) }
+        importsOnnx(onnx)
+        importModel("$tests/peft/fixtures/llama").model.use { model ->
+            expect(model.importAdapter("$tests/peft/fixtures/llama_qv", "mine").contains("\"targets\":["), "a report in JSON")
+            expect(model.adapters == "[\"mine\"]", model.adapters)
+            expectFailure(Code.BAD_FILE, "is not a PEFT adapter") { model.importAdapter(llama) }
+        }
+        expectFailure(Code.BAD_FILE, "/nonexistent") { importModel("/nonexistent/$THREAD") }
+        expectFailure(Code.BAD_FILE, "already a Bowline model file") { importFormat(decoder) }
+    }
+
+    private fun importsOnnx(path: String) {
+        val shapes = mapOf("x" to longArrayOf(2, 1, 8, 8), "labels" to longArrayOf(2))
+        val options = OnnxImportOptions("main", shapes = shapes, freeze = listOf("*"))
+        val wrong = OnnxImportOptions(dims = mapOf("batch" to 2L), given = mapOf("none" to doubleArrayOf(1.0)))
+        try {
+            importModel(path, ImportOptions(onnx = options)).model.use { model ->
+                expect(model.description.contains("\"name\":\"main\""), model.description)
+                expect(!model.description.contains("\"trainable\":true"), model.description)
+            }
+        } catch (failure: BowlineException) {
+            expect(failure.code == Code.UNSUPPORTED && failure.message!!.contains("no reader of ONNX"), failure)
+            return
+        }
+        expectFailure(Code.BAD_ARGUMENT, "no input \"none\"") { importModel(path, ImportOptions(onnx = wrong)) }
+    }
+
+    /** A library without the import says so. */
+    fun importsNothing() {
+        expectFailure(Code.UNSUPPORTED, "BOWLINE_IMPORT=OFF") { importFormat(decoder) }
+        expectFailure(Code.UNSUPPORTED, "BOWLINE_IMPORT=OFF") { importModel(decoder) }
+        open().use { model -> expectFailure(Code.UNSUPPORTED, "BOWLINE_IMPORT=OFF") { model.importAdapter(decoder) } }
     }
 
     fun generates() {
@@ -329,6 +408,7 @@ fun main(arguments: Array<String>) {
         program.runs()
         program.opensAssets()
         program.adapters()
+        if (arguments.size > 2) program.imports(arguments[2]) else program.importsNothing()
         program.generates()
         program.refusesWrongTensors()
         program.refusesUseAfterClose()

@@ -211,6 +211,7 @@ extern "C" JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void*) {
   library.vm = vm;
   library.api = bowline_get_api(BOWLINE_API_VERSION);
   library.text = bowline_get_text_api(BOWLINE_API_VERSION);
+  library.importer = bowline_get_import_api(BOWLINE_API_VERSION);
   library.failure = find("bowline/runtime/BowlineException");
   if (library.failure == nullptr) {
     return JNI_ERR;
@@ -223,9 +224,10 @@ extern "C" JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void*) {
   library.log = env->GetStaticMethodID(library.callbacks, "log", "(JI[B)V");
   library.gradient =
       env->GetStaticMethodID(library.callbacks, "gradient", "(J[BLjava/nio/ByteBuffer;)I");
+  library.importing = env->GetStaticMethodID(library.callbacks, "importing", "(JIJJ)I");
   library.done = env->GetStaticMethodID(library.callbacks, "done", "(JI[B)V");
   const bool complete = library.api != nullptr && library.api->size >= sizeof(bowline_api) &&
                         library.log != nullptr && library.gradient != nullptr &&
-                        library.done != nullptr;
+                        library.importing != nullptr && library.done != nullptr;
   return complete ? JNI_VERSION_1_6 : JNI_ERR;
 }

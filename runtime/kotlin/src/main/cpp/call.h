@@ -22,16 +22,19 @@
 namespace bowline_jni {
 
 // The tables of the library, and what JNI_OnLoad looked up. They are set once, before any other
-// function runs. `text` is null if the library was built without bowline::text.
+// function runs. `text` and `importer` are null if the library was built without bowline::text and
+// bowline::import.
 struct Library {
   const bowline_api* api = nullptr;
   const bowline_text_api* text = nullptr;
+  const bowline_import_api* importer = nullptr;
   JavaVM* vm = nullptr;
   jclass failure = nullptr;
   jmethodID make_failure = nullptr;
   jclass callbacks = nullptr;
   jmethodID log = nullptr;
   jmethodID gradient = nullptr;
+  jmethodID importing = nullptr;
   jmethodID done = nullptr;
 };
 extern Library library;

@@ -78,6 +78,21 @@ final class Native {
 
   static native byte[] modelLoadAdapter(long model, byte[] path, byte[] name);
 
+  // Import. The functions throw UNSUPPORTED if the library was built without it.
+
+  static native int importFormat(byte[] path);
+
+  /** -1: the default. ties has pairs. progress 0: none. Writes the model to `model`, and returns JSON. */
+  static native byte[] importModel(
+      byte[] path, int task, byte[][] labels, int dtype, int kvDtype, byte[] pooling, boolean multiLabel,
+      double labelSmoothing, byte[][] ties, boolean tieEqual, boolean dropout, long seed, boolean skeleton,
+      byte[] entry, byte[][] dims, long[] sizes, byte[][] shaped, long[][] shapes, byte[] batchDim, byte[][] given,
+      double[][] values, byte[][] trainable, byte[][] freeze, boolean tieLayers, long progress, long[] model);
+
+  static native byte[] modelNotFinite(long model);
+
+  static native byte[] modelImportAdapter(long model, byte[] path, byte[] name);
+
   // Sessions. The arrays of tensors have the inputs first, and then the outputs.
 
   static native long sessionCreate(

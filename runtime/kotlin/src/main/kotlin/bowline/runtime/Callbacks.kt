@@ -19,7 +19,8 @@ internal class Submitted(val arguments: Any, val done: ((BowlineException?) -> U
  * The callbacks that the library may call, by number. Native code has only the numbers. So it keeps no reference to Kotlin
  * objects, and it cannot call a callback that was removed.
  *
- * Native code calls log() and done() in any thread, and gradient() in the thread that trains. They throw nothing.
+ * Native code calls log() and done() in any thread, and gradient() and importing() in the thread of the call. They throw
+ * nothing.
  */
 internal object Callbacks {
     private val all = ConcurrentHashMap<Long, Any>()
@@ -53,6 +54,18 @@ internal object Callbacks {
         } catch (thrown: Throwable) {
             hook.thrown = thrown
             Code.CANCELLED.ordinal
+        }
+    }
+
+    /** Returns 1 to stop the import, else 0. */
+    @JvmStatic
+    fun importing(id: Long, part: Int, done: Long, total: Long): Int {
+        val importing = all[id] as? Importing ?: return 0
+        return try {
+            if (importing.function(ImportPart.values()[part], done, total)) 0 else 1
+        } catch (thrown: Throwable) {
+            importing.thrown = thrown
+            1
         }
     }
 

@@ -6,7 +6,7 @@ package bowline.runtime
  * Use a model with its sessions, trainer and generator in one thread at a time. A call from a second thread at the same time
  * throws `BAD_ARGUMENT`. Only [copyValuesFrom] and the functions named `cancel` may be called from any thread.
  */
-class Model private constructor(number: Long) : Handle("model", number) {
+class Model internal constructor(number: Long) : Handle("model", number) {
     /** The members of ModelInfo (bowline/describe.h) as a JSON object. */
     val description: String get() = call { textOf(Native.modelDescribe(it)) }
 
