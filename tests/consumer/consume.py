@@ -22,6 +22,7 @@ parser.add_argument("--flags", default="")
 parser.add_argument("--text", action="store_true")
 parser.add_argument("--import-with", default="", help="the command bowline, which must write the same files as bowline::import")
 parser.add_argument("--onnx", action="store_true")
+parser.add_argument("--c", default="", help="1 if the C interface has the import, else 0")
 args, tests = parser.parse_known_args()
 WORK = pathlib.Path(args.work)
 PREFIX = WORK / "prefix"
@@ -72,11 +73,11 @@ def pkg_config(*words):
     return run("pkg-config", *words, env={**os.environ, "PKG_CONFIG_PATH": f"{path}:{others}"}).stdout.split()
 
 
-def compiled(name, *flags, libraries=None, package="bowline"):
+def compiled(name, *flags, libraries=None, package="bowline", standard="c++20", suffix="cpp"):
     """Builds a program, or with -shared a library, from a file with pkg-config alone."""
     out = WORK / (name + "".join(f for f in flags if f in ("-static", "-shared")))
     found = pkg_config("--cflags", "--libs", package) if libraries is None else libraries
-    run(args.compiler, "-std=c++20", *FLAGS, *flags, SOURCE / f"{name}.cpp", "-o", out, *found, f"-Wl,-rpath,{library().parent}")
+    run(args.compiler, f"-std={standard}", *FLAGS, *flags, SOURCE / f"{name}.{suffix}", "-x", "none", "-o", out, *found, f"-Wl,-rpath,{library().parent}")
     return out
 
 
@@ -184,6 +185,17 @@ class Consumer(unittest.TestCase):
     @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
     def test_import_with_pkg_config(self):
         self.check_imports(compiled("import", package="bowline-import"))
+
+    @unittest.skipUnless(args.c, "the build has no bowline::c")
+    @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
+    def test_a_program_in_c_imports_with_pkg_config(self):
+        program = compiled("in_c", "-x", "c", "-Wall", "-Wextra", "-pedantic", "-Werror", package="bowline-c", standard="c99", suffix="c")
+        self.assertEqual(run(program).stdout, f"text {int(args.text)}, import {args.c}\n")
+        if args.import_with:
+            folder, out = TESTS / "import/fixtures/llama", WORK / "in_c.bowline"
+            run(program, folder, out)
+            self.assertEqual(out.read_bytes(), self.commanded(folder))
+            self.assertEqual(run(program, WORK / "absent", out, check=False).returncode, 2)
 
     @unittest.skipUnless(args.import_with, "the build has no bowline::import")
     def test_only_the_functions_of_import_are_visible(self):
