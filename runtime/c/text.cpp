@@ -106,11 +106,26 @@ Result<text::GeneratorOptions> generator_options_of(const bowline_generator_opti
 Result<std::vector<text::ChatMessage>> messages_of(const bowline_chat_message* from, size_t count) {
   return read_list(from, count, "bowline_chat_message",
                    [](const bowline_chat_message& m) -> Result<text::ChatMessage> {
+                     if (m.json != nullptr && *m.json != '\0') {
+                       return text::ChatMessage{"", "", m.json};
+                     }
                      BOWLINE_TRY_ASSIGN(const std::string_view role, required(m.role, "role"));
                      BOWLINE_TRY_ASSIGN(const std::string_view content,
                                         required(m.content, "content"));
                      return text::ChatMessage{std::string(role), std::string(content)};
                    });
+}
+
+Result<text::ChatInputs> chat_inputs_of(const bowline_chat_inputs* from) {
+  text::ChatInputs out;
+  if (from == nullptr) {
+    return out;
+  }
+  BOWLINE_TRY_ASSIGN(const bowline_chat_inputs i, read(from, "bowline_chat_inputs"));
+  out.add_generation_prompt = i.add_generation_prompt != 0;
+  out.tools = text_or(i.tools, "");
+  out.variables = text_or(i.variables, "");
+  return out;
 }
 
 Result<text::SpecialTokens> special_tokens_of(const bowline_special_tokens* from) {
@@ -320,27 +335,29 @@ bowline_code chat_template_close(bowline_chat_template* chat_template, bowline_e
 
 bowline_code chat_template_render(bowline_chat_template* chat_template,
                                   const bowline_chat_message* messages, size_t count,
-                                  int32_t add_generation_prompt,
+                                  const bowline_chat_inputs* inputs,
                                   const bowline_special_tokens* special, bowline_buffer** out,
                                   bowline_error** error) {
   return with(chat_template, error, [&](const text::ChatTemplate& t) -> Status {
     BOWLINE_TRY(given(out, "out"));
     BOWLINE_TRY_ASSIGN(const auto list, messages_of(messages, count));
     BOWLINE_TRY_ASSIGN(const text::SpecialTokens s, c::special_tokens_of(special));
-    return put_text(t.render(list, add_generation_prompt != 0, s), out);
+    BOWLINE_TRY_ASSIGN(const text::ChatInputs i, chat_inputs_of(inputs));
+    return put_text(t.render(list, i, s), out);
   });
 }
 
 bowline_code chat_template_render_marked(bowline_chat_template* chat_template,
                                          const bowline_chat_message* messages, size_t count,
-                                         int32_t add_generation_prompt,
+                                         const bowline_chat_inputs* inputs,
                                          const bowline_special_tokens* special,
                                          bowline_buffer** out, bowline_error** error) {
   return with(chat_template, error, [&](const text::ChatTemplate& t) -> Status {
     BOWLINE_TRY(given(out, "out"));
     BOWLINE_TRY_ASSIGN(const auto list, messages_of(messages, count));
     BOWLINE_TRY_ASSIGN(const text::SpecialTokens s, c::special_tokens_of(special));
-    return put_json(t.render_marked(list, add_generation_prompt != 0, s), out);
+    BOWLINE_TRY_ASSIGN(const text::ChatInputs i, chat_inputs_of(inputs));
+    return put_json(t.render_marked(list, i, s), out);
   });
 }
 

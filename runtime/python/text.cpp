@@ -14,14 +14,19 @@ text::SamplerOptions sampler_of(float temperature, int32_t top_k, float top_p, f
   return {temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed};
 }
 
-std::vector<text::ChatMessage> messages_of(
-    const std::vector<std::map<std::string, std::string>>& from) {
+// Empty for None.
+std::string json_of(const nb::object& value) {
+  return value.is_none() ? std::string()
+                         : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(value));
+}
+
+std::vector<text::ChatMessage> messages_of(const std::vector<nb::dict>& from) {
   std::vector<text::ChatMessage> out;
-  for (const auto& message : from) {
-    if (!message.contains("role") || !message.contains("content")) {
+  for (const nb::dict& message : from) {
+    if (!message.contains("role") || (message.size() == 1 && !message.contains("content"))) {
       throw Failure{Status(Code::bad_argument, "A message needs \"role\" and \"content\".")};
     }
-    out.push_back({message.at("role"), message.at("content")});
+    out.push_back({"", "", json_of(message)});
   }
   return out;
 }
@@ -94,16 +99,21 @@ void add_chat(nb::module_& module) {
           "source"_a, "Parses a template.")
       .def(
           "render",
-          [](const text::ChatTemplate& t,
-             const std::vector<std::map<std::string, std::string>>& messages,
-             bool add_generation_prompt, const std::string& bos, const std::string& eos) {
+          [](const text::ChatTemplate& t, const std::vector<nb::dict>& messages,
+             bool add_generation_prompt, const nb::object& tools, const nb::object& variables,
+             const std::string& bos, const std::string& eos) {
             text::SpecialTokens special;
             special.bos = bos;
             special.eos = eos;
-            return take(t.render(messages_of(messages), add_generation_prompt, special));
+            const text::ChatInputs inputs = {add_generation_prompt, json_of(tools),
+                                             json_of(variables)};
+            return take(t.render(messages_of(messages), inputs, special));
           },
-          "messages"_a, nb::kw_only(), "add_generation_prompt"_a = true, "bos"_a = "", "eos"_a = "",
-          "Renders messages, which are dicts with role and content.");
+          "messages"_a, nb::kw_only(), "add_generation_prompt"_a = true, "tools"_a = nb::none(),
+          "variables"_a = nb::none(), "bos"_a = "", "eos"_a = "",
+          "Renders messages, which are dicts with role, content, and what else the template reads, "
+          "for example tool_calls.\n\ntools: a list with the descriptions of the tools. variables: "
+          "a dict with other variables of the template, for example {\"enable_thinking\": False}.");
 }
 
 }  // namespace

@@ -143,6 +143,21 @@ class Tokenizer {
 struct ChatMessage {
   std::string role;  ///< "system", "user", "assistant", or another role that the template knows.
   std::string content;
+  /// (optional) The whole message as a JSON object, to give the template more than a role and a
+  /// content, for example "tool_calls". Then `role` and `content` are not used.
+  std::string json = {};
+};
+
+/// What a chat template gets in addition to the messages.
+struct ChatInputs {
+  /// The text ends where the answer of the assistant starts.
+  bool add_generation_prompt = false;
+  /// (optional) The descriptions of the tools that the model can call: a JSON array. It is the
+  /// variable `tools` of the template.
+  std::string tools = {};
+  /// (optional) Other variables of the template: a JSON object, for example
+  /// {"enable_thinking": false}.
+  std::string variables = {};
 };
 
 /// The special tokens that a chat template can use, and the time.
@@ -198,21 +213,20 @@ class ChatTemplate {
 
   /// Renders a conversation.
   ///
-  /// With `add_generation_prompt`, the text ends where the answer of the assistant starts. The text
-  /// contains the special tokens. So encode it with EncodeOptions::special_tokens = false.
+  /// The text contains the special tokens. So encode it with EncodeOptions::special_tokens = false.
   ///
   /// Errors:
   /// - bad_argument: the template refuses the conversation. The message is from the template.
-  /// - bad_argument: a message is not valid UTF-8.
+  /// - bad_argument: a message is not valid UTF-8, or JSON is not valid or of the wrong type.
+  /// - bad_argument: ChatInputs::variables has a variable that the other parameters define.
   /// - bad_file: rendering takes more than 10,000,000 steps, 256 MiB of values or 16 MiB of text.
   /// - bad_file: rendering reaches an operation that is unsupported or invalid.
-  Result<std::string> render(std::span<const ChatMessage> messages, bool add_generation_prompt,
+  Result<std::string> render(std::span<const ChatMessage> messages, const ChatInputs& inputs,
                              const SpecialTokens& special) const;
 
   /// Renders a conversation, with the offsets of the answers. Errors: as render().
   Result<RenderedChat> render_marked(std::span<const ChatMessage> messages,
-                                     bool add_generation_prompt,
-                                     const SpecialTokens& special) const;
+                                     const ChatInputs& inputs, const SpecialTokens& special) const;
 
   /// Returns true if the template marks answers with {% generation %}.
   bool marks_answers() const;

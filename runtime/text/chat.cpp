@@ -2,6 +2,7 @@
 #include "base/boundary.h"
 #include "base/escape.h"
 #include "base/utf8.h"
+#include "text/chat_input.h"
 #include "text/chat_template.h"
 
 namespace bowline::text {
@@ -37,7 +38,20 @@ Result<Value> value_of(std::string_view text, std::string_view what) {
   return Value::of(text);
 }
 
+// Errors  bad_argument: the text is not JSON of this kind.
+Result<Value> value_of_json(chat::Heap& heap, std::string_view json, chat::Kind kind,
+                            std::string_view what) {
+  BOWLINE_TRY_ASSIGN(const Value value, chat::value_of_json(heap, json, what));
+  BOWLINE_REQUIRE(value.kind == kind, "The {} are {}, and not {}.", what,
+                  chat::described(value.kind), chat::described(kind));
+  return value;
+}
+
 Result<Value> value_of(chat::Heap& heap, const ChatMessage& message, size_t number) {
+  if (!message.json.empty()) {
+    return value_of_json(heap, message.json, chat::Kind::dict,
+                         format("members of message {}", number));
+  }
   BOWLINE_TRY_ASSIGN(const Value role,
                      value_of(message.role, format("role of message {}", number)));
   BOWLINE_TRY_ASSIGN(const Value content,
@@ -45,19 +59,45 @@ Result<Value> value_of(chat::Heap& heap, const ChatMessage& message, size_t numb
   return heap.dict({{Value::of("role"), role}, {Value::of("content"), content}});
 }
 
+using Globals = std::vector<std::pair<std::string_view, Value>>;
+
+// Adds the variables of the program, and `documents`, which is none if the program has none.
+Status add_variables(chat::Heap& heap, std::string_view json, Globals& globals) {
+  const size_t defined = globals.size();
+  if (!json.empty()) {
+    BOWLINE_TRY_ASSIGN(const Value all,
+                       value_of_json(heap, json, chat::Kind::dict, "variables of the template"));
+    for (const auto& [name, value] : *all.dict) {
+      const auto same = std::ranges::find(globals, name.text, &Globals::value_type::first);
+      BOWLINE_REQUIRE(same == globals.end(),
+                      "The variable \"{}\" of the template cannot be set: it is defined already.",
+                      escaped(name.text));
+      globals.emplace_back(name.text, value);
+    }
+  }
+  const auto added = std::span(globals).subspan(defined);
+  if (std::ranges::find(added, "documents", &Globals::value_type::first) == added.end()) {
+    globals.emplace_back("documents", Value::none());
+  }
+  return {};
+}
+
 Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessage> messages,
-                              bool add_generation_prompt, const SpecialTokens& special) {
+                              const ChatInputs& inputs, const SpecialTokens& special) {
   chat::Heap heap;
   std::vector<Value> values;
   for (const ChatMessage& message : messages) {
     BOWLINE_TRY_ASSIGN(values.emplace_back(), value_of(heap, message, values.size() + 1));
   }
-  std::vector<std::pair<std::string_view, Value>> globals;
+  Globals globals;
   BOWLINE_TRY_ASSIGN(const Value list, heap.list(std::move(values)));
   globals.emplace_back("messages", list);
-  globals.emplace_back("add_generation_prompt", Value::of(add_generation_prompt));
-  globals.emplace_back("tools", Value::none());
-  globals.emplace_back("documents", Value::none());
+  globals.emplace_back("add_generation_prompt", Value::of(inputs.add_generation_prompt));
+  Value tools = Value::none();
+  if (!inputs.tools.empty()) {
+    BOWLINE_TRY_ASSIGN(tools, value_of_json(heap, inputs.tools, chat::Kind::list, "tools"));
+  }
+  globals.emplace_back("tools", tools);
   const auto define = [&](std::string_view name, std::string_view text) -> Status {
     BOWLINE_TRY_ASSIGN(const Value value, value_of(text, format("special token {}", name)));
     globals.emplace_back(name, value);
@@ -68,6 +108,7 @@ Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessag
   for (const auto& [name, text] : special.others) {
     BOWLINE_TRY(define(name, text));
   }
+  BOWLINE_TRY(add_variables(heap, inputs.variables, globals));
   Result<RenderedChat> out = chat::render(tree, heap, std::move(globals), special.now);
   if (!out.ok() && out.status().code() == Code::bad_file) {
     return std::move(out).status().at("While rendering the chat template.\n" + use_another());
@@ -127,17 +168,16 @@ std::vector<std::string> ChatTemplate::names() {
 }
 
 Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages,
-                                         bool add_generation_prompt,
+                                         const ChatInputs& inputs,
                                          const SpecialTokens& special) const {
-  BOWLINE_TRY_ASSIGN(RenderedChat chat, render_marked(messages, add_generation_prompt, special));
+  BOWLINE_TRY_ASSIGN(RenderedChat chat, render_marked(messages, inputs, special));
   return std::move(chat.text);
 }
 
 Result<RenderedChat> ChatTemplate::render_marked(std::span<const ChatMessage> messages,
-                                                 bool add_generation_prompt,
+                                                 const ChatInputs& inputs,
                                                  const SpecialTokens& special) const {
-  return guarded(
-      [&] { return rendered(template_->tree, messages, add_generation_prompt, special); });
+  return guarded([&] { return rendered(template_->tree, messages, inputs, special); });
 }
 
 bool ChatTemplate::marks_answers() const { return template_->tree.marks_answers; }

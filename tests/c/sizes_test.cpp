@@ -305,18 +305,23 @@ void Sizes::text() {
                                            call(t->generator_create, h.model, h.device, o, &out),
                                            t->generator_close, &out);
                                      });
-  const auto render = [&](const bowline_chat_message* m, const bowline_special_tokens* s) {
+  const auto render = [&](const bowline_chat_message* m, const bowline_chat_inputs* i,
+                          const bowline_special_tokens* s) {
     bowline_buffer* out = nullptr;
-    const Outcome done = call(t->chat_template_render, h.chat_template, m, 1, 0, s, &out);
+    const Outcome done = call(t->chat_template_render, h.chat_template, m, 1, i, s, &out);
     api()->buffer_free(out);
     return done;
   };
-  const bowline_chat_message message = {sizeof(message), "user", "hi"};
-  reads<bowline_chat_message>("bowline_chat_message", message,
-                              [&](const bowline_chat_message* m) { return render(m, nullptr); });
+  const bowline_chat_message message = {sizeof(message), "user", "hi", nullptr};
+  reads<bowline_chat_message>("bowline_chat_message", message, [&](const bowline_chat_message* m) {
+    return render(m, nullptr, nullptr);
+  });
+  reads<bowline_chat_inputs>(
+      "bowline_chat_inputs", sized<bowline_chat_inputs>(),
+      [&](const bowline_chat_inputs* i) { return render(&message, i, nullptr); });
   reads<bowline_special_tokens>(
       "bowline_special_tokens", sized<bowline_special_tokens>(),
-      [&](const bowline_special_tokens* s) { return render(&message, s); });
+      [&](const bowline_special_tokens* s) { return render(&message, nullptr, s); });
 }
 
 void Sizes::imports() {

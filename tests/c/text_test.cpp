@@ -50,15 +50,17 @@ TEST_F(Text, BytesReturnAfterEncodingAndDecoding) {
 TEST_F(Text, ChatmlIsRendered) {
   bowline_chat_template* chat = nullptr;
   must(t->chat_template_named, "chatml", &chat);
-  const bowline_chat_message messages[] = {{sizeof(messages[0]), "user", "Hello"},
-                                           {sizeof(messages[0]), "assistant", "Hi"}};
-  must(t->chat_template_render, chat, messages, 2, 1, nullptr, &out);
+  const bowline_chat_message messages[] = {{sizeof(messages[0]), "user", "Hello", nullptr},
+                                           {sizeof(messages[0]), "assistant", "Hi", nullptr}};
+  auto inputs = sized<bowline_chat_inputs>();
+  inputs.add_generation_prompt = 1;
+  must(t->chat_template_render, chat, messages, 2, &inputs, nullptr, &out);
   EXPECT_EQ(text_of(out),
             "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi<|im_end|>\n"
             "<|im_start|>assistant\n");
   must(t->chat_template_names, &out);
   EXPECT_NE(text_of(out).find("\"chatml\""), std::string::npos);
-  must(t->chat_template_render_marked, chat, messages, 2, 0, nullptr, &out);
+  must(t->chat_template_render_marked, chat, messages, 2, nullptr, nullptr, &out);
   EXPECT_TRUE(nlohmann::json::parse(text_of(out)).is_object());
   must(t->chat_template_close, chat);
   EXPECT_NE(call(t->chat_template_named, "none", &chat).code, BOWLINE_OK);
@@ -73,9 +75,28 @@ TEST_F(Text, SpecialTokensReachTheTemplate) {
   special.bos = "<s>";
   special.others = others;
   special.other_count = 1;
-  const bowline_chat_message message = {sizeof(message), "user", "x"};
-  must(t->chat_template_render, chat, &message, 1, 0, &special, &out);
+  const bowline_chat_message message = {sizeof(message), "user", "x", nullptr};
+  must(t->chat_template_render, chat, &message, 1, nullptr, &special, &out);
   EXPECT_EQ(text_of(out), "<s>|<pad>|x");
+  must(t->chat_template_close, chat);
+}
+
+TEST_F(Text, ToolsReachTheTemplate) {
+  bowline_chat_template* chat = nullptr;
+  must(t->chat_template_from_text,
+       "{{ tools[0].name }}|{{ think }}|{% for m in messages %}{{ m.role }}:{{ m.calls | tojson }};"
+       "{% endfor %}",
+       &chat);
+  auto inputs = sized<bowline_chat_inputs>();
+  inputs.tools = R"([{"name": "f"}])";
+  inputs.variables = R"({"think": false})";
+  const bowline_chat_message message = {sizeof(message), nullptr, nullptr,
+                                        R"({"role": "assistant", "calls": [{"x": 1.5}]})"};
+  must(t->chat_template_render, chat, &message, 1, &inputs, nullptr, &out);
+  EXPECT_EQ(text_of(out), R"(f|False|assistant:[{"x": 1.5}];)");
+  inputs.tools = "{}";
+  expect_error(call(t->chat_template_render, chat, &message, 1, &inputs, nullptr, &out),
+               BOWLINE_BAD_ARGUMENT, "The tools are a dict, and not a list.");
   must(t->chat_template_close, chat);
 }
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "chat/json_values.h"
+#include "chat/render_json.h"
 #include "gtest/gtest.h"
 
 namespace bowline::text {
@@ -53,7 +53,8 @@ TEST(ChatFormats, FamiliesAreRenderedAsTransformersDoes) {
       for (const bool add : {false, true}) {
         const json& expected = family["cases"][c][add ? 1 : 0];
         (expected.contains("text") ? texts : refusals) += 1;
-        expect_same(expected, format.value().render(conversation(c), add, special),
+        expect_same(expected,
+                    format.value().render(conversation(c), {.add_generation_prompt = add}, special),
                     family["name"].get<std::string>() + ", conversation " + std::to_string(c));
       }
     }
@@ -68,7 +69,9 @@ TEST(ChatFormats, TheLanguageIsThatOfJinja2) {
     const std::string text = feature["template"];
     const auto format = ChatTemplate::from_text(text);
     ASSERT_TRUE(format.ok()) << text << "\n" << format.status().message();
-    expect_same(feature, format.value().render(conversation(5), true, special), text);
+    expect_same(feature,
+                format.value().render(conversation(5), {.add_generation_prompt = true}, special),
+                text);
   }
 }
 
@@ -98,7 +101,7 @@ TEST(ChatFormats, PublicTemplatesAreRenderedAsTransformersDoes) {
         const std::string expected = one["cases"][number++];
         const std::string what =
             one["name"].get<std::string>() + ", case " + std::to_string(number);
-        const auto got = chat::render_json(one["template"], globals, all["now"].get<int64_t>());
+        const auto got = render_json(one["template"], globals, all["now"].get<int64_t>());
         ASSERT_EQ(got.ok(), !expected.empty()) << what << ": " << got.status().message();
         if (got.ok()) {
           json answers = json::array();
@@ -136,13 +139,57 @@ std::string rendered(const std::string& text, std::vector<ChatMessage> messages 
   if (!format.ok()) {
     return "parse: " + format.status().message();
   }
-  const auto out = format.value().render(messages, false, {});
+  const auto out = format.value().render(messages, {}, {});
   return out.ok() ? out.value()
                   : std::string(name_of(out.status().code())) + ": " + out.status().message();
 }
 
 TEST(ChatFormats, WithoutAClockThereIsNoDate) {
   EXPECT_EQ(rendered("{{ 'none' if strftime_now is not defined }}"), "none");
+}
+
+std::string rendered_with(const ChatMessage& message, const ChatInputs& inputs) {
+  const auto format = ChatTemplate::from_text(
+      "{{ messages[0] | tojson }} {{ tools | tojson }} {{ documents is none }} {{ more }}");
+  const auto out = format.value().render({&message, 1}, inputs, {"<s>", ""});
+  return out.ok() ? out.value()
+                  : std::string(name_of(out.status().code())) + ": " + out.status().message();
+}
+
+// As json.loads() of Python: the order of the keys stays, and the last of equal keys counts.
+TEST(ChatFormats, MessagesToolsAndVariablesMayBeJson) {
+  const ChatMessage message = {"", "",
+                               R"({"z": 1, "a": [true, null, 0.5], "z": -7, "é": "\u00e9"})"};
+  EXPECT_EQ(rendered_with(message, {false, R"([{"n": {}}])", R"({"more": "x", "documents": []})"}),
+            R"({"z": -7, "a": [true, null, 0.5], "é": "é"} [{"n": {}}] False x)");
+  EXPECT_EQ(rendered_with({"user", "x"}, {}), R"({"role": "user", "content": "x"} null True )");
+}
+
+TEST(ChatFormats, WrongJsonIsRefused) {
+  const ChatMessage user = {"user", "x"};
+  const auto starts = [](const std::string& text, const std::string& with) {
+    EXPECT_EQ(text.substr(0, with.size()), with);
+  };
+  starts(rendered_with({"", "", "{"}, {}),
+         "bad_argument: The members of message 1 are not valid JSON: ");
+  starts(rendered_with({"", "", "[1]"}, {}),
+         "bad_argument: The members of message 1 are a list, and not a dict.");
+  starts(
+      rendered_with({"", "", "{\"a\": 18446744073709551615}"}, {}),
+      "bad_argument: The members of message 1 have the integer 18446744073709551615, which is too "
+      "large.");
+  starts(rendered_with({"", "", "{\"a\": \"\xff\"}"}, {}),
+         "bad_argument: The members of message 1 are not valid JSON: ");
+  starts(rendered_with(user, {false, "{}"}), "bad_argument: The tools are a dict, and not a list.");
+  starts(rendered_with(user, {false, "", "7"}),
+         "bad_argument: The variables of the template are a number, and not a dict.");
+  for (const char* name : {"messages", "tools", "bos_token", "add_generation_prompt"}) {
+    starts(
+        rendered_with(user, {false, "", std::string("{\"") + name + "\": 1}"}),
+        std::string("bad_argument: The variable \"") + name + "\" of the template cannot be set");
+  }
+  const std::string deep = std::string(2000, '[') + std::string(2000, ']');
+  starts(rendered_with(user, {false, deep}), "bad_argument: The tools are not valid JSON: ");
 }
 
 TEST(ChatFormats, AnswersThatATemplateMarksAreKnownByTheirPlace) {
@@ -155,7 +202,7 @@ TEST(ChatFormats, AnswersThatATemplateMarksAreKnownByTheirPlace) {
   EXPECT_TRUE(format.value().marks_answers());
   const std::vector<ChatMessage> messages = {
       {"user", "a"}, {"assistant", "é"}, {"user", "b"}, {"assistant", "last"}};
-  const auto chat = format.value().render_marked(messages, false, {});
+  const auto chat = format.value().render_marked(messages, {}, {});
   ASSERT_TRUE(chat.ok()) << chat.status().message();
   EXPECT_EQ(chat.value().text, "Zü a\nA: éZü b\n<last!>");
   // In a macro the mark starts at the call of the macro, as in transformers.
@@ -165,7 +212,7 @@ TEST(ChatFormats, AnswersThatATemplateMarksAreKnownByTheirPlace) {
 
 TEST(ChatFormats, ALayoutOfATimeThatIsNotKnownIsRefused) {
   const auto format = ChatTemplate::from_text("{{ strftime_now('%d %Q') }}");
-  const auto out = format.value().render({}, false, {.bos = "", .eos = "", .now = 0});
+  const auto out = format.value().render({}, {}, {.bos = "", .eos = "", .now = 0});
   ASSERT_FALSE(out.ok());
   EXPECT_NE(out.status().message().find("\"%d %Q\" of a time"), std::string::npos)
       << out.status().message();
@@ -186,7 +233,7 @@ TEST(ChatFormats, TemplatesSeeAllSpecialTokens) {
       "{{ bos_token }}{{ eos_token }}{{ unk_token }}{{ pad_token }}{{ sep_token }}{{ cls_token }}"
       "{{ mask_token }}{{ mask_token is defined }}");
   ASSERT_TRUE(format.ok()) << format.status().message();
-  const auto text = format.value().render({}, false, SpecialTokens::of(model));
+  const auto text = format.value().render({}, {}, SpecialTokens::of(model));
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(), "<s><unk><pad><sep><cls>False");
 }
@@ -303,7 +350,7 @@ TEST(ChatFormats, AMessageThatIsNoUtf8IsRefused) {
 TEST(ChatFormats, ASpecialTokenThatIsNoUtf8IsRefused) {
   const auto format = ChatTemplate::from_text("{{ bos_token | tojson }}");
   ASSERT_TRUE(format.ok());
-  const auto got = format.value().render({}, false, {.bos = "<s>\xf0", .eos = ""});
+  const auto got = format.value().render({}, {}, {.bos = "<s>\xf0", .eos = ""});
   ASSERT_FALSE(got.ok());
   EXPECT_EQ(got.status().message(), "The special token bos_token is not valid UTF-8 (byte 3).");
 }

@@ -11,9 +11,9 @@ contain them. Each template is rendered with the conversations below, with and w
 the assistant. If a template marks answers, the marks are compared, too.
 
 The script also imports a small model with each template, and compares the labels that
-`eval --mask-prompt` counts with its own. If the template marks answers, these are the mask of
-transformers (return_assistant_tokens_mask). Otherwise they are the tokens of the package
-`tokenizers` from the first difference of the prompt and the whole text.
+`eval --train-on` counts with its own. If the template marks answers, these are the mask of
+transformers (return_assistant_tokens_mask), for all answers. Otherwise they are the tokens of the
+package `tokenizers` from the first difference of the prompt and the whole text.
 
 `--write FILE` writes public.json, which chat_test reads: the templates of trl that come from models
 under the Apache License 2.0 or the MIT License, and hashes of the results of Jinja2.
@@ -227,10 +227,11 @@ def compare_labels(bowline, templates):
     for name, text in templates.items():
         (folder / "source/chat_template.jinja").write_text(text, encoding="utf-8", newline="")
         subprocess.run([bowline, "import", folder / "source", "--out", folder / "m.bowline", "--force"], check=True, capture_output=True)
+        train_on = "all-answers" if re.search(r"{%-?\s*generation", text) else "last-answer"
         for messages in ANSWERED:
             (folder / "rows.jsonl").write_text(json.dumps({"messages": messages}) + "\n")
-            done = subprocess.run([bowline, "eval", folder / "m.bowline", "--data", folder / "rows.jsonl", "--mask-prompt", "--device",
-                                   "cpu", "-o", "json", "--max-seq-length", "16384"], capture_output=True, text=True)
+            done = subprocess.run([bowline, "eval", folder / "m.bowline", "--data", folder / "rows.jsonl", "--train-on", train_on,
+                                   "--device", "cpu", "-o", "json", "--max-seq-length", "16384"], capture_output=True, text=True)
             want = expected_labels(tokenizer, text, messages)
             if done.returncode == 0:
                 got = json.loads(done.stdout)["tokens"]

@@ -3,14 +3,14 @@
 #include <cstdio>
 #include <iostream>
 
-#include "chat/json_values.h"
+#include "chat/render_json.h"
 
 int main() {
   using nlohmann::ordered_json;
   for (std::string line; std::getline(std::cin, line);) {
     const ordered_json in = ordered_json::parse(line);
     const auto out =
-        bowline::text::chat::render_json(in["template"], in["globals"], in["now"].get<int64_t>());
+        bowline::text::render_json(in["template"], in["globals"], in["now"].get<int64_t>());
     ordered_json result;
     if (out.ok()) {
       result["text"] = out.value().text;

@@ -57,9 +57,13 @@ class Chat(harness.Case):
 
     def test_what_would_change_the_training_is_not_ignored(self):
         user, answer = {"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}
-        for key, value in (("tool_calls", [{"name": "f"}]), ("name", "Ann"), ("reasoning_content", "so"), ("weight", 0), ("train", False)):
+        for key, value in (("audio", "x"), ("weight", 0), ("train", False)):
             self.refused(lines([{"messages": [user, answer | {key: value}]}]), f"train.jsonl:1: A message has the key \"{key}\"", "\"text\"")
-        for key, value in (("tools", [{"name": "f"}]), ("system", "Be kind."), ("documents", ["d"]), ("text", "x y")):
+        for key, value in (("tool_calls", [{"name": "f"}]), ("name", "Ann"), ("reasoning_content", "so")):
+            self.refused(lines([{"messages": [user, answer | {key: value}]}]), f"The chat template does not read \"{key}\"", "train.jsonl:1")
+        for key, value in (("tools", [{"name": "f"}]), ("chat_template_kwargs", {"think": True})):
+            self.refused(lines([{"messages": [user, answer], key: value}]), "The chat template does not read \"" + {"tools": "tools"}.get(key, "think"))
+        for key, value in (("system", "Be kind."), ("documents", ["d"]), ("text", "x y")):
             self.refused(lines([{"messages": [user, answer], key: value}]), f"train.jsonl:1: A row has the key \"{key}\"")
         # Keys without meaning, and keys that no template reads.
         row = {"id": 7, "source": "web", "tools": None, "messages": [user | {"name": ""}, answer | {"tool_calls": [], "weight": 1}]}
@@ -84,12 +88,12 @@ class Chat(harness.Case):
         self.assertLess(after["nats_per_token"], before["nats_per_token"] - 0.5)
         self.assertEqual(after["rows"], 12)
 
-    def test_mask_prompt(self):
+    def test_train_on(self):
         """Only answers count: the whole text of a "text" row, and in a conversation the answer and
         its end marker.
         """
         (self.data / "valid.jsonl").write_text(lines([{"prompt": "abc", "completion": "xy"}]))
-        whole, masked = self.evaluate(self.model), self.evaluate(self.model, "--mask-prompt")
+        whole, masked = self.evaluate(self.model), self.evaluate(self.model, "--train-on", "last-answer")
         before = "<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n"
         text = before + "xy<|im_end|>\n"
         self.assertEqual(whole["tokens"], len(text) - 1)  # one id per byte
@@ -108,7 +112,7 @@ class Chat(harness.Case):
 
     def test_resume(self):
         whole, parts = self.folder / "whole.bowline", self.folder / "parts.bowline"
-        flags = ("--accumulate", 2, "--mask-prompt", "--schedule", "constant")
+        flags = ("--accumulate", 2, "--train-on", "last-answer", "--schedule", "constant")
         logs = [self.folder / name for name in ("whole.log", "parts.log")]
         self.expect(self.finetune(*flags, "--iters", 14, "--out", whole, "--log", logs[0]), OK)
         for steps in (5, 14):
@@ -116,8 +120,9 @@ class Chat(harness.Case):
                                       self.folder / "c", "--resume", "auto", "--extend"), OK)
         self.assertEqual(logs[0].read_text(), logs[1].read_text())
         self.assertEqual(whole.read_bytes(), parts.read_bytes())
-        for left_out in ("--mask-prompt", "--accumulate"):
-            kept = [f for i, f in enumerate(flags) if f != left_out and not (i > 0 and flags[i - 1] == left_out == "--accumulate")]
+        for left_out in ("--train-on", "--accumulate"):
+            at = flags.index(left_out)
+            kept = flags[:at] + flags[at + 2:]
             done = self.finetune(*kept, "--iters", 14, "--out", parts, "--checkpoint", self.folder / "c", "--resume", "auto", "--force")
             self.expect(done, BAD_FILE, f"belongs to a run with {left_out}")
 
@@ -137,7 +142,7 @@ MARKED = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.ro
 
 
 class Labels(harness.Case):
-    """Tests the labels of --mask-prompt with a byte-level BPE."""
+    """Tests the labels of --train-on with a byte-level BPE."""
 
     def imported(self, template):
         """Returns a model with random weights and this chat template."""
@@ -172,10 +177,12 @@ class Labels(harness.Case):
         self.expect(run("import", folder, "--out", out, "--force"), OK)
         return out
 
-    def labels(self, model, row):
+    def evaluate(self, model, row, train_on):
         (self.folder / "rows.jsonl").write_text(lines([row]))
-        done = run("eval", model, "--data", self.folder / "rows.jsonl", "--mask-prompt", "--device", "cpu", "-o", "json")
-        return json.loads(self.expect(done, OK).stdout)["tokens"]
+        return run("eval", model, "--data", self.folder / "rows.jsonl", "--train-on", train_on, "--device", "cpu", "-o", "json")
+
+    def labels(self, model, row, train_on="last-answer"):
+        return json.loads(self.expect(self.evaluate(model, row, train_on), OK).stdout)["tokens"]
 
     def check(self, template, cases):
         model = self.imported(template)
@@ -200,14 +207,41 @@ class Labels(harness.Case):
         plain = "{% for m in messages %}{{ m.content }}{% endfor %}"
         self.check(plain, [("zans", "wer", 1), ("z ", "yes", 1), ("z", " yes", 1), ("zans", "!", 1)])
 
-    def test_marked_answers(self):
-        """Training learns every answer that the template marks, but not the newline behind it."""
-        model = self.imported(MARKED)
+    def test_several_answers(self):
+        """The newline behind an answer counts only if the template does not mark answers."""
+        turns = [("user", "abc"), ("assistant", "xy"), ("user", "d"), ("assistant", "answer 42"), ("user", "no answer")]
+        row = {"messages": [{"role": role, "content": content} for role, content in turns]}
+        marked, plain = self.imported(MARKED), self.folder / "plain.bowline"
+        marked.rename(self.folder / "marked.bowline")
+        self.imported(CHATML).rename(plain)
+        for model, end in ((self.folder / "marked.bowline", 1), (plain, 2)):
+            self.assertEqual(self.labels(model, row), 2 + end, model)
+            self.assertEqual(self.labels(model, row, "all-answers"), (2 + end) + (2 + end), model)
+        silent = self.evaluate(plain, {"messages": row["messages"][:1]}, "all-answers")
+        self.expect(silent, BAD_FILE, "has no token to predict")
+
+    def test_tools(self):
+        """The loss counts a call of a tool, but not its result, nor the descriptions of tools."""
+        template = ("{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}"
+                    "{% if m.content is defined %}{{ m.content }}{% endif %}{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}"
+                    "{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+        call = {"role": "assistant", "tool_calls": [{"function": {"name": "w", "arguments": {"z": 1, "a": 2}}}]}
+        row = {"messages": [{"role": "user", "content": "d"}, call, {"role": "tool", "content": "no"}, {"role": "assistant", "content": "xy"}],
+               "tools": [{"name": "w"}]}
+        model, text = self.imported(template), '{"name": "w", "arguments": {"z": 1, "a": 2}}'
+        self.assertEqual(self.labels(model, row), 2 + 2)
+        self.assertEqual(self.labels(model, row, "all-answers"), len(text) + 2 + 2 + 2)
+        more = self.labels(model, row, "all") - self.labels(model, row | {"tools": []}, "all")
+        self.assertEqual(more, len('[{"name": "w"}]\n'))
+
+    def test_a_template_changes_earlier_messages(self):
+        """It shows only the last answer whole, as templates do that drop earlier thoughts."""
+        shortening = CHATML.replace("m.content", "(m.content if loop.last or m.role == 'user' else m.content[:1])")
         turns = [("user", "abc"), ("assistant", "xy"), ("user", "d"), ("assistant", "answer 42")]
         row = {"messages": [{"role": role, "content": content} for role, content in turns]}
-        self.assertEqual(self.labels(model, row), (2 + 1) + (2 + 1))
-        # the last answer, <|im_end|> and a newline
-        self.assertEqual(self.labels(self.imported(CHATML), row), 2 + 1 + 1)
+        model = self.imported(shortening)
+        self.assertEqual(self.labels(model, row), 2 + 2)
+        self.expect(self.evaluate(model, row, "all-answers"), BAD_FILE, "rows.jsonl:1", "changes the first 2 messages", "--train-on last-answer")
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ class Classify(harness.Case):
                      more=("--labels", self.write("labels.txt", "a\na\n")))
 
     def test_flags_of_others(self):
-        self.expect(self.finetune("--mask-prompt", "--steps", 0), USAGE, "--mask-prompt has no effect on texts with labels")
+        self.expect(self.finetune("--train-on", "all", "--steps", 0), USAGE, "--train-on has no effect on texts with labels")
         done = run("finetune", self.shared / "tiny.bowline", "--data", self.text, "--labels", self.text, "--steps", 0)
         self.expect(done, USAGE, "--labels has no effect on plain text")
         self.expect(self.finetune("--epochs", 1, "--steps", 1), USAGE, "--epochs")

@@ -77,11 +77,11 @@ class Flags(harness.Case):
 
     def cases(self):
         """Yields calls with flags that have no effect, and a part of the reason."""
-        row = {"--max-seq-length": [8], "--pad-to-longest": [], "--mask-prompt": [], "--chat-format": ["chatml"],
+        row = {"--max-seq-length": [8], "--pad-to-longest": [], "--train-on": ["all"], "--chat-format": ["chatml"],
                "--text-field": ["text"], "--label-field": ["label"], "--labels": [self.labels]}
         trained = {"--in-order": [], "--class-weights": ["none"]}
         window = {"--as-text": [], "--seq": [16]}
-        chats = {k: row[k] for k in ("--mask-prompt", "--chat-format")}
+        chats = {k: row[k] for k in ("--train-on", "--chat-format")}
         examples = {k: row[k] for k in ("--text-field", "--label-field", "--labels")}
         device = {"--threads": [1]}
         null = ["--device", "null"]

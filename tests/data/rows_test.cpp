@@ -126,13 +126,99 @@ TEST(Conversations, AreOfThreeKinds) {
   EXPECT_EQ(rows.value()[2].line, 3u);
 }
 
+// `row`: one line, or several that are joined.
+std::string messages_in(std::string row) {
+  std::ranges::replace(row, '\n', ' ');
+  const auto rows = read_conversations(row, "c.jsonl");
+  if (!rows.ok()) {
+    return rows.status().message();
+  }
+  std::string out;
+  for (const Message& m : rows.value()[0].messages) {
+    out += m.role + ": " + m.content + '\n';
+  }
+  return out;
+}
+
+TEST(Conversations, MayCallTools) {
+  const auto rows = read_conversations(
+      R"({"messages": [{"role": "user", "content": "rain?", "name": null}, )"
+      R"({"role": "assistant", "tool_calls": [{"function": {"name": "w", "arguments": {"z": 1, "a": 2}}}]}, )"
+      R"({"role": "tool", "tool_call_id": "1", "content": "no"}], "tools": "[{\"name\": \"w\"}]", )"
+      R"("chat_template_kwargs": {"think": false}})",
+      "c.jsonl");
+  ASSERT_TRUE(rows.ok()) << rows.status().message();
+  const Conversation& c = rows.value()[0];
+  EXPECT_EQ(c.tools, R"([{"name":"w"}])");
+  EXPECT_EQ(c.variables, R"({"think":false})");
+  EXPECT_EQ(c.keys, (std::set<std::string>{"think", "tool_call_id", "tool_calls"}));
+  ASSERT_EQ(c.messages.size(), 3u);
+  EXPECT_EQ(c.messages[0].json, "");
+  EXPECT_EQ(
+      c.messages[1].json,
+      R"({"role":"assistant","tool_calls":[{"function":{"name":"w","arguments":{"z":1,"a":2}}}]})");
+  EXPECT_EQ(c.messages[2].role, "tool");
+  EXPECT_EQ(c.messages[2].content, "no");
+  EXPECT_EQ(refused_conversation(R"({"messages": [{"role": "assistant", "tool_calls": []}]})"),
+            "c.jsonl:1: There is no field \"content\".");
+  EXPECT_EQ(
+      refused_conversation(R"({"messages": [{"role": "user", "content": "x"}], "tools": "f"})"),
+      "c.jsonl:1: Field \"tools\" is not an array of tools.");
+  EXPECT_EQ(refused_conversation(
+                R"({"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": 1})"),
+            "c.jsonl:1: Field \"chat_template_kwargs\" is number. It must be an object.");
+}
+
+TEST(Conversations, OfShareGptHaveSenders) {
+  EXPECT_EQ(messages_in(R"({"system": "be brief", "id": 3, "conversations": [
+      {"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}, {"from": "user", "value": "c"},
+      {"from": "chatgpt", "value": "d", "weight": 1}]})"),
+            "system: be brief\nuser: a\nassistant: b\nuser: c\nassistant: d\n");
+  EXPECT_EQ(messages_in(R"({"system": "", "conversations": [{"from": "system", "value": "s"},
+      {"from": "human", "value": "a"}, {"from": "assistant", "value": "b"}]})"),
+            "system: s\nuser: a\nassistant: b\n");
+  EXPECT_EQ(
+      messages_in(R"({"conversations": [{"from": "observation", "value": "x"}]})"),
+      "c.jsonl:1: A message is from the unknown \"observation\"; there are system, human, user, "
+      "gpt, chatgpt, assistant.");
+  EXPECT_EQ(messages_in(R"({"conversations": [{"role": "user", "content": "x"}]})"),
+            "c.jsonl:1: There is no field \"from\".");
+  EXPECT_EQ(messages_in(R"({"conversations": "x"})"),
+            "c.jsonl:1: Field \"conversations\" is not an array with messages.");
+  EXPECT_NE(messages_in(R"({"messages": [{"role": "user", "content": "x"}], "conversations": [1]})")
+                .find("A row has the key \"conversations\", which is not read."),
+            std::string::npos);
+  EXPECT_NE(messages_in(R"({"tools": "[{}]", "conversations": [{"from": "gpt", "value": "x"}]})")
+                .find("A row has the key \"tools\", which is not read."),
+            std::string::npos);
+}
+
+TEST(Conversations, OfAlpacaHaveAnInstruction) {
+  EXPECT_EQ(messages_in(R"({"instruction": "add", "input": "2 2", "output": "4"})"),
+            "user: add\n2 2\nassistant: 4\n");
+  EXPECT_EQ(messages_in(R"({"instruction": "add", "input": "", "output": "4", "system": null})"),
+            "user: add\nassistant: 4\n");
+  EXPECT_EQ(messages_in(R"({"instruction": "", "input": "2+2", "output": "4"})"),
+            "user: 2+2\nassistant: 4\n");
+  EXPECT_EQ(messages_in(R"({"system": "s", "history": [["a", "b"], ["c", "d"]], "instruction": "e",
+      "output": "f"})"),
+            "system: s\nuser: a\nassistant: b\nuser: c\nassistant: d\nuser: e\nassistant: f\n");
+  EXPECT_EQ(messages_in(R"({"instruction": "add"})"), "c.jsonl:1: There is no field \"output\".");
+  EXPECT_EQ(messages_in(R"({"instruction": "add", "output": "4", "input": 2})"),
+            "c.jsonl:1: Field \"input\" is number. It must be text.");
+  EXPECT_EQ(messages_in(R"({"instruction": "a", "output": "b", "history": [["a"]]})"),
+            "c.jsonl:1: An item of \"history\" is not a pair of an instruction and an answer.");
+}
+
 TEST(Conversations, AreRefusedWithTheirPlace) {
-  EXPECT_EQ(refused_conversation("{\"texts\": \"x\"}"),
-            "c.jsonl:1: The row has neither \"messages\", nor \"prompt\" and \"completion\", nor "
-            "\"text\".");
+  EXPECT_EQ(
+      refused_conversation("{\"texts\": \"x\"}"),
+      "c.jsonl:1: The row has neither \"messages\", nor \"conversations\", nor \"prompt\" and "
+      "\"completion\", nor \"instruction\" and \"output\", nor \"text\".");
   EXPECT_EQ(
       refused_conversation("{\"messages\": [{\"role\": \"robot\", \"content\": \"x\"}]}"),
-      "c.jsonl:1: A message has the unknown role \"robot\"; there are system, user, assistant.");
+      "c.jsonl:1: A message has the unknown role \"robot\"; there are system, developer, user, "
+      "assistant, tool.");
   EXPECT_EQ(refused_conversation("{\"text\":\"x\"}\n{\"prompt\": \"x\"}"),
             "c.jsonl:2: There is no field \"completion\".");
   EXPECT_EQ(refused_conversation("{\"messages\": []}"),

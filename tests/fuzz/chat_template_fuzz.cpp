@@ -30,8 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const text::SpecialTokens special{"<s>", "</s>", 1735732800};
   for (const bool add : {false, true}) {
-    const auto once = format.value().render(messages, add, special);
-    const auto again = format.value().render(messages, add, special);
+    const auto once = format.value().render(messages, {.add_generation_prompt = add}, special);
+    const auto again = format.value().render(messages, {.add_generation_prompt = add}, special);
     if (once.ok() != again.ok() || (once.ok() && once.value() != again.value())) {
       __builtin_trap();
     }

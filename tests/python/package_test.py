@@ -335,6 +335,9 @@ class Package(unittest.TestCase):
         text = bowline.ChatTemplate.named("chatml").render([{"role": "user", "content": "hi"}])
         self.assertEqual(text, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
         self.assert_fails("bad_argument", "role", lambda: bowline.ChatTemplate.named("chatml").render([{"content": "hi"}]))
+        template = bowline.ChatTemplate.from_text("{{ tools[0].name }} {{ think }} {{ messages[0].calls | tojson }} {{ messages[0].content is defined }}")
+        text = template.render([{"role": "assistant", "calls": [{"x": 1.5}]}], tools=[{"name": "f"}], variables={"think": False})
+        self.assertEqual(text, 'f False [{"x": 1.5}] False')
 
     def test_optional_packages_are_loaded_late_and_named_if_absent(self):
         done = subprocess.run([sys.executable, "-c", "import bowline, sys; print(sorted({'numpy', 'torch', 'flwr'} & set(sys.modules)))"],

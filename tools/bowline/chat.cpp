@@ -109,7 +109,8 @@ class Chat {
   Result<Answer> answer_all() {
     text::SpecialTokens special = text::SpecialTokens::of(of_.model);
     special.now = local_seconds();
-    BOWLINE_TRY_ASSIGN(const std::string text, format_.render(messages_, true, special));
+    BOWLINE_TRY_ASSIGN(const std::string text,
+                       format_.render(messages_, {.add_generation_prompt = true}, special));
     BOWLINE_TRY_ASSIGN(const text::Encoding encoded,
                        of_.tokenizer.encode(text, {.special_tokens = false}));
     defer_interrupts();
@@ -130,10 +131,11 @@ class Chat {
 // False if the chat template ignores the system message.
 bool takes_system(const text::ChatTemplate& format, const Model& model) {
   const text::ChatMessage user{"user", "x"};
+  const text::ChatInputs prompt = {.add_generation_prompt = true};
   const text::SpecialTokens special = text::SpecialTokens::of(model);
-  const Result<std::string> without = format.render(std::span(&user, 1), true, special);
+  const Result<std::string> without = format.render(std::span(&user, 1), prompt, special);
   const std::vector<text::ChatMessage> both = {{"system", "y"}, user};
-  const Result<std::string> with = format.render(both, true, special);
+  const Result<std::string> with = format.render(both, prompt, special);
   return !with.ok() || !without.ok() || with.value() != without.value();
 }
 

@@ -147,7 +147,7 @@ void add_finetune(CLI::App& app, Context& context) {
       "bowline finetune base.bowline --data notes.txt --steps 300 \\\n"
       "    --checkpoint run --save-every 50 --resume auto --out tuned.bowline\n"
       "# A LoRA adapter for a chat model\n"
-      "bowline finetune lm.bowline --data chats.jsonl --mask-prompt \\\n"
+      "bowline finetune lm.bowline --data chats.jsonl --train-on all-answers \\\n"
       "    --lora-rank 16 --learning-rate 1e-4 --epochs 2 --out adapter.bowline\n"
       "# A classifier, on a table with the columns \"text\" and \"label\"\n"
       "bowline finetune encoder.bowline --data train.csv --epochs 3 \\\n"

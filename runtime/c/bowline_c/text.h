@@ -36,9 +36,18 @@ typedef struct bowline_token {
 /// As bowline::text::ChatMessage.
 typedef struct bowline_chat_message {
   size_t size;
-  const char* role;
-  const char* content;
+  const char* role;     ///< Not used if `json` is set.
+  const char* content;  ///< Not used if `json` is set.
+  const char* json;     ///< (optional)
 } bowline_chat_message;
+
+/// As bowline::text::ChatInputs. The pointers are optional.
+typedef struct bowline_chat_inputs {
+  size_t size;
+  int32_t add_generation_prompt;
+  const char* tools;      ///< A JSON array.
+  const char* variables;  ///< A JSON object.
+} bowline_chat_inputs;
 
 /// As bowline::text::SpecialTokens. The pointers are optional.
 typedef struct bowline_special_tokens {
@@ -121,6 +130,7 @@ typedef struct bowline_text_api {
   bowline_code (*decoder_close)(bowline_decoder* decoder, bowline_error** error);
 
   // Chat templates. Any thread may use one. chat_template_names() is JSON: a list of names.
+  // `inputs` NULL: the defaults of ChatInputs.
   bowline_code (*chat_template_from)(bowline_model* model, bowline_chat_template** out,
                                      bowline_error** error);
   bowline_code (*chat_template_from_text)(const char* text, bowline_chat_template** out,
@@ -131,13 +141,13 @@ typedef struct bowline_text_api {
   bowline_code (*chat_template_close)(bowline_chat_template* chat_template, bowline_error** error);
   bowline_code (*chat_template_render)(bowline_chat_template* chat_template,
                                        const bowline_chat_message* messages, size_t count,
-                                       int32_t add_generation_prompt,
+                                       const bowline_chat_inputs* inputs,
                                        const bowline_special_tokens* special, bowline_buffer** out,
                                        bowline_error** error);
   /// JSON: RenderedChat.
   bowline_code (*chat_template_render_marked)(bowline_chat_template* chat_template,
                                               const bowline_chat_message* messages, size_t count,
-                                              int32_t add_generation_prompt,
+                                              const bowline_chat_inputs* inputs,
                                               const bowline_special_tokens* special,
                                               bowline_buffer** out, bowline_error** error);
   bowline_code (*chat_template_marks_answers)(bowline_chat_template* chat_template, int32_t* out,

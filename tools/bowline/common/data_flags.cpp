@@ -9,8 +9,8 @@ void add_data(CLI::App* verb, DataOptions& o) {
   add_text(verb, "--data", o.data, "Text, .jsonl, .csv, .tsv, or a folder", "FILE")->required();
   add_number(verb, "--max-seq-length", o.max_seq_length,
              "Cut rows to this many tokens [the model's limit]", 1, 1 << 20);
-  verb->add_flag("--mask-prompt", o.mask_prompt,
-                 "Compute the loss only on answers of conversations");
+  add_choice(verb, "--train-on", o.train_on, "Counted tokens",
+             {"all", "all-answers", "last-answer"});
   add_text(verb, "--chat-format", o.chat_format, "Chat template, such as chatml [the model's]",
            "NAME");
   add_text(verb, "--text-field", o.fields.text, "Column or field with the text [text]", "NAME");
@@ -23,7 +23,7 @@ void add_data(CLI::App* verb, DataOptions& o) {
   o.uses = FlagUses(verb);
   o.uses.add({"--as-text"}, kPlainText);
   o.uses.add({"--max-seq-length", "--pad-to-longest"}, kConversations | kExamples);
-  o.uses.add({"--mask-prompt", "--chat-format"}, kConversations);
+  o.uses.add({"--train-on", "--chat-format"}, kConversations);
   o.uses.add({"--text-field", "--label-field", "--labels"}, kExamples);
 }
 

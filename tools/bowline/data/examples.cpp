@@ -77,7 +77,7 @@ Result<std::vector<Example>> from_csv(std::string_view bytes, const std::string&
 
 // read_json_lines() adds the place to the errors of the next three functions.
 
-Result<std::string> label_text(const nlohmann::json& value, const std::string& field) {
+Result<std::string> label_text(const nlohmann::ordered_json& value, const std::string& field) {
   if (value.is_string()) {
     return value.get<std::string>();
   }
@@ -87,7 +87,8 @@ Result<std::string> label_text(const nlohmann::json& value, const std::string& f
   return value.dump();
 }
 
-Result<std::vector<std::string>> labels_in(const nlohmann::json& row, const ExampleFields& fields) {
+Result<std::vector<std::string>> labels_in(const nlohmann::ordered_json& row,
+                                           const ExampleFields& fields) {
   const auto found = row.find(fields.label);
   BOWLINE_REQUIRE(found != row.end(), "There is no field \"{}\" (--label-field).", fields.label);
   BOWLINE_REQUIRE(!fields.several || found->is_array(),
@@ -95,14 +96,16 @@ Result<std::vector<std::string>> labels_in(const nlohmann::json& row, const Exam
                   "labels.",
                   fields.label, found->type_name());
   std::vector<std::string> out;
-  for (const nlohmann::json& value : fields.several ? *found : nlohmann::json::array({*found})) {
+  for (const nlohmann::ordered_json& value :
+       fields.several ? *found : nlohmann::ordered_json::array({*found})) {
     BOWLINE_TRY_ASSIGN(std::string label, label_text(value, fields.label));
     out.push_back(std::move(label));
   }
   return out;
 }
 
-Result<Example> example_in(const nlohmann::json& row, size_t line, const ExampleFields& fields) {
+Result<Example> example_in(const nlohmann::ordered_json& row, size_t line,
+                           const ExampleFields& fields) {
   const auto text = row.find(fields.text);
   BOWLINE_REQUIRE(text != row.end() && text->is_string(),
                   "There is no field \"{}\" (--text-field) with text.", fields.text);
@@ -126,11 +129,12 @@ Result<std::vector<Example>> read_examples(std::string_view bytes, const std::st
       "The format of \"{}\" is unknown. Its name must end in .csv, .tsv, .jsonl or .ndjson.", name);
   std::vector<Example> out;
   if (is_json_lines(name)) {
-    BOWLINE_TRY(read_json_lines(bytes, name, [&](const nlohmann::json& row, size_t line) -> Status {
-      BOWLINE_TRY_ASSIGN(Example example, example_in(row, line, fields));
-      out.push_back(std::move(example));
-      return {};
-    }));
+    BOWLINE_TRY(
+        read_json_lines(bytes, name, [&](const nlohmann::ordered_json& row, size_t line) -> Status {
+          BOWLINE_TRY_ASSIGN(Example example, example_in(row, line, fields));
+          out.push_back(std::move(example));
+          return {};
+        }));
   } else {
     BOWLINE_TRY_ASSIGN(out, from_csv(bytes, name, fields));
   }

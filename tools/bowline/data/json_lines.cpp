@@ -17,9 +17,10 @@ size_t column_of(std::string_view line, size_t byte) {
                  before, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-Result<nlohmann::json> parse(std::string_view line, const std::string& name, size_t number) {
+Result<nlohmann::ordered_json> parse(std::string_view line, const std::string& name,
+                                     size_t number) {
   try {
-    return nlohmann::json::parse(line);
+    return nlohmann::ordered_json::parse(line);
   } catch (const nlohmann::json::parse_error& error) {
     // error.byte is the number of the last byte that was read, from 1.
     const size_t byte = error.byte == 0 ? 0 : error.byte - 1;
@@ -34,8 +35,9 @@ Result<nlohmann::json> parse(std::string_view line, const std::string& name, siz
 
 }  // namespace
 
-Status read_json_lines(std::string_view text, const std::string& name,
-                       const std::function<Status(const nlohmann::json& row, size_t line)>& take) {
+Status read_json_lines(
+    std::string_view text, const std::string& name,
+    const std::function<Status(const nlohmann::ordered_json& row, size_t line)>& take) {
   text = without_byte_order_mark(text);
   for (size_t number = 1; !text.empty(); ++number) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -43,7 +45,7 @@ Status read_json_lines(std::string_view text, const std::string& name,
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
       continue;
     }
-    BOWLINE_TRY_ASSIGN(const nlohmann::json row, parse(line, name, number));
+    BOWLINE_TRY_ASSIGN(const nlohmann::ordered_json row, parse(line, name, number));
     BOWLINE_REQUIRE_CODE(row.is_object(), Code::bad_file,
                          "{}:{}:1: The line holds no JSON object, but {}.", name, number,
                          row.type_name());

@@ -13,7 +13,8 @@ namespace bowline::command {
 // Calls `take` with each object and its line number, from 1. `name`: the file, for messages.
 // Errors  bad_file: a line is not JSON or not an object ("name:line:column: ..."), or `take` fails:
 //         its message then follows the place ("name:line: ...").
-Status read_json_lines(std::string_view text, const std::string& name,
-                       const std::function<Status(const nlohmann::json& row, size_t line)>& take);
+Status read_json_lines(
+    std::string_view text, const std::string& name,
+    const std::function<Status(const nlohmann::ordered_json& row, size_t line)>& take);
 
 }  // namespace bowline::command

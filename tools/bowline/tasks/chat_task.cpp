@@ -10,6 +10,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/escape.h"
 #include "base/status.h"
 #include "bowline_text.h"
 #include "common/hash.h"
@@ -66,7 +67,7 @@ class Renderer {
     Renderer r(std::move(tokenizer));
     r.special_ = text::SpecialTokens::of(model);
     r.end_ = end_of_text(model);
-    r.mask_prompt_ = o.mask_prompt;
+    r.train_on_ = o.train_on;
     r.limit_ = static_cast<size_t>(limit.tokens);
     if (!o.chat_format.empty()) {
       BOWLINE_TRY_ASSIGN(r.format_, text::ChatTemplate::named(o.chat_format));
@@ -107,35 +108,88 @@ class Renderer {
     return {std::move(ids), std::move(counts)};
   }
 
-  // With --mask-prompt only the answers that the template marks are trained. If the template marks
-  // none, training begins at the first token that differs from the tokens of the prompt alone. The
-  // template may end a prompt differently than it begins an answer, and a token may cross the
-  // border.
   Result<Learnt> of_conversation(const Conversation& c) const {
     BOWLINE_TRY(format_ ? Status() : Status(no_format_));
     std::vector<text::ChatMessage> messages;
     for (const Message& m : c.messages) {
-      messages.push_back({m.role, m.content});
+      messages.push_back({m.role, m.content, m.json});
     }
-    BOWLINE_TRY_ASSIGN(const text::RenderedChat chat,
-                       format_->render_marked(messages, false, special_));
-    BOWLINE_TRY_ASSIGN(text::Encoding all, tokenizer_.encode(chat.text, {.special_tokens = false}));
-    if (!mask_prompt_) {
+    BOWLINE_TRY(check_keys(c));
+    const text::ChatInputs inputs = {false, c.tools, c.variables};
+    BOWLINE_TRY_ASSIGN(text::RenderedChat chat, format_->render_marked(messages, inputs, special_));
+    BOWLINE_TRY_ASSIGN(text::Encoding all, encode(chat.text));
+    if (train_on_ == "all") {
       return whole(std::move(all.ids));
     }
+    std::vector<uint8_t> counts;
     if (format_->marks_answers()) {
-      std::vector<uint8_t> counts = tokens_in(chat.answers, all);
-      return Learnt{std::move(all.ids), std::move(counts)};
+      const bool last = train_on_ == "last-answer" && !chat.answers.empty();
+      counts = tokens_in(std::span(chat.answers).last(last ? 1 : chat.answers.size()), all);
+    } else {
+      counts.resize(all.ids.size());
+      const auto is_answer = [](const text::ChatMessage& m) { return m.role == "assistant"; };
+      bool found = false;
+      for (size_t i = messages.size(); i-- > 0 && !(found && train_on_ == "last-answer");) {
+        if (is_answer(messages[i])) {
+          BOWLINE_TRY(mark_answer(messages, i, inputs, chat.text, all, counts));
+          found = true;
+        }
+      }
     }
-    const bool answered = messages.back().role == "assistant";
-    messages.pop_back();
-    BOWLINE_TRY_ASSIGN(const std::string prompt, format_->render(messages, answered, special_));
-    BOWLINE_TRY_ASSIGN(const text::Encoding before,
-                       tokenizer_.encode(prompt, {.special_tokens = false}));
-    const size_t same = equal_tokens(before, all);
-    Learnt out = whole(std::move(all.ids));
-    std::fill_n(out.counts.begin(), same, uint8_t{0});
-    return out;
+    return Learnt{std::move(all.ids), std::move(counts)};
+  }
+
+  // A template ignores what it does not read, and the training would, too.
+  Status check_keys(const Conversation& c) const {
+    const auto check = [&](const std::string& key, bool is_there) -> Status {
+      BOWLINE_REQUIRE_CODE(
+          !is_there || format_->text().find(key) != std::string::npos, Code::bad_file,
+          "The chat template does not read \"{}\". Leave it out, or choose another "
+          "template with --chat-format.",
+          escaped(key));
+      return {};
+    };
+    for (const std::string& key : c.keys) {
+      BOWLINE_TRY(check(key, true));
+    }
+    return check("tools", !c.tools.empty());
+  }
+
+  Result<text::Encoding> encode(std::string_view text) const {
+    return tokenizer_.encode(text, {.special_tokens = false});
+  }
+
+  // Marks the tokens of message `i`, an answer, for a template that marks none. They begin at the
+  // first token that differs from the tokens of the prompt alone: the template may end a prompt
+  // differently than it begins an answer, and a token may cross the border.
+  Status mark_answer(std::span<const text::ChatMessage> messages, size_t i,
+                     const text::ChatInputs& inputs, const std::string& text,
+                     const text::Encoding& all, std::vector<uint8_t>& counts) const {
+    text::ChatInputs with_prompt = inputs;
+    with_prompt.add_generation_prompt = true;
+    BOWLINE_TRY_ASSIGN(const std::string prompt,
+                       format_->render(messages.first(i), with_prompt, special_));
+    BOWLINE_TRY_ASSIGN(const text::Encoding before, encode(prompt));
+    size_t end = text.size();
+    if (i + 1 < messages.size()) {
+      // Otherwise tokens of other messages could count.
+      for (const size_t first : {i, i + 1}) {
+        BOWLINE_TRY_ASSIGN(const std::string part,
+                           first == 0 ? Result<std::string>(std::string())
+                                      : format_->render(messages.first(first), inputs, special_));
+        BOWLINE_REQUIRE_CODE(
+            text.starts_with(part), Code::bad_file,
+            "The chat template changes the first {} messages if more follow, so the tokens of "
+            "message {} are not known. Use --train-on last-answer, or a template that marks the "
+            "answers with {% generation %}.",
+            first, i + 1);
+        end = part.size();
+      }
+    }
+    for (size_t t = equal_tokens(before, all); t < all.ids.size(); ++t) {
+      counts[t] |= all.offsets[t].begin < end ? 1 : 0;
+    }
+    return {};
   }
 
   void append(Learnt row, Rows& rows) const {
@@ -165,7 +219,7 @@ class Renderer {
   std::optional<text::ChatTemplate> format_;
   Status no_format_;
   std::optional<int32_t> end_;
-  bool mask_prompt_ = false;
+  std::string train_on_;
   size_t limit_ = 0;
 };
 
@@ -185,11 +239,11 @@ class ChatTask final : public RowTask<Rows> {
     if (const uint64_t silent = train_.silent + held_out_.silent; silent > 0) {
       info_.notes.push_back(fmt::format("{} rows have no token to predict", silent));
     }
-    append_if(o_.mask_prompt, info_.settings, "mask-prompt", "");
+    append_if(o_.train_on != "all", info_.settings, "train-on", o_.train_on);
     append_if(!o_.chat_format.empty(), info_.settings, "chat-format", o_.chat_format);
     append_if(o_.in_order, info_.settings, "in-order", "");
     info_.evaluation_key =
-        hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_, o_.mask_prompt,
+        hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_, o_.train_on,
                               o_.chat_format, o_.batch, o_.eval_batches));
   }
 
@@ -278,7 +332,7 @@ Result<std::unique_ptr<Task>> make_chat_task(const Model& model, const DataOptio
     BOWLINE_REQUIRE_CODE(train.counted > 0, Code::bad_file,
                          "The training part of \"{}\" has no token to predict.", o.data);
   }
-  for (const char* flag : {"--mask-prompt", "--chat-format"}) {
+  for (const char* flag : {"--train-on", "--chat-format"}) {
     BOWLINE_TRY(o.uses.check(flag, train.chats + held_out.chats > 0,
                              "all rows of the data are texts, and none is a conversation"));
   }

@@ -35,7 +35,7 @@ struct DataOptions {
   int64_t max_seq_length = 0;  // 0: see length_limit()
   bool in_order = false;
   bool pad_to_longest = false;
-  bool mask_prompt = false;
+  std::string train_on = "all";  // "all-answers" or "last-answer" of conversations
   std::string chat_format;
   ExampleFields fields;
   std::string labels;
