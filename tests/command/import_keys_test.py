@@ -18,10 +18,14 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 FIXTURES, IMPORT = TESTS / "import/fixtures", TESTS.parent / "tools/import"
 # Folders of each architecture in which the keys have a meaning.
 FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "qwen2": ["qwen2_window", "qwen2"],
-           "qwen3": ["qwen3_window"], "gemma2": ["gemma2"], "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
+           "qwen3": ["qwen3_window"], "gemma": ["gemma"], "gemma2": ["gemma2"], "gemma3": ["gemma3_older", "gemma3"], "granite": ["granite"],
+           "smollm3": ["smollm3_window", "smollm3"], "phi3": ["phi3", "phi3_part"], "olmo2": ["olmo2"], "olmo3": ["olmo3"],
+           "stablelm": ["stablelm"], "ministral": ["ministral"], "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
            "distilbert": ["distilbert_classes"], "albert": ["albert_classes"]}
-FAMILIES = {"llama": "llama_family", "mistral": "llama_family", "qwen2": "llama_family", "qwen3": "llama_family", "gemma2": "llama_family",
-            "bert": "bert_family", "roberta": "bert_family"}
+FAMILIES = {kind: "llama_family" for kind in FOLDERS if kind not in ("gpt2", "bert", "roberta", "distilbert", "albert")} | {
+    "bert": "bert_family", "roberta": "bert_family"}
+# Keys that count only if another key is missing.
+INSTEAD = {"max_window_layers": "layer_types", "sliding_window_pattern": "layer_types", "no_rope_layer_interval": "no_rope_layers"}
 SIZE = 8192  # of config.json, so that models differ only in its text
 ROWS = re.compile(r'\{((?:"[^"]+"\s*)+)(?:\}|,\s*KeyUse::(\w+))')
 ENCODERS = ("bert", "roberta", "distilbert", "albert")
@@ -151,7 +155,7 @@ class ImportKeys(harness.Case):
                 config = self.folder_of(name)
                 known = {}  # by the settings that all other values share
                 for key, value in config.items():
-                    base = {k: v for k, v in config.items() if key != "max_window_layers" or k != "layer_types"}
+                    base = {k: v for k, v in config.items() if k != INSTEAD.get(key)}
                     flags = ["--skeleton"] if key in ("dtype", "torch_dtype") and kind not in ENCODERS else []
                     settings = json.dumps([base, flags])
                     if settings not in known:
@@ -196,6 +200,30 @@ class ImportKeys(harness.Case):
                 (self.source / "config.json").write_text(json.dumps(config | changes))
                 key = "partial_rotary_factor" if "rope_parameters" in changes else next(iter(changes))
                 self.expect(run("import", self.source, "--out", self.out), BAD_FILE, f'"{key}"')
+
+    def test_keys_of_rotations(self):
+        """A key of each kind of rotation changes the model, or its table says that it does not."""
+        reader = "blocks/rotation.cpp"
+        kinds = {"default": {}, "linear": {"factor": 2.0, "original_max_position_embeddings": 16}, "dynamic": {"factor": 2.0},
+                 "llama3": {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}}
+        text = (IMPORT / reader).read_text()
+        self.assertEqual(sorted(kinds), re.findall(r'^    \{"(\w+)", (?:\{\}|k\w+), read_', text, re.M))
+        for kind, keys in kinds.items():
+            config = self.folder_of("llama")
+            rotation = {"rope_type": kind, "rope_theta": 100.0, **keys}
+            known = uses(reader, f"k{kind.capitalize()}Keys") if keys else {}
+            self.assertEqual(sorted(known), sorted(keys))
+            base = config | {"rope_parameters": rotation}
+            self.find_digests(base)
+            right = self.imported(base)
+            for key, value in rotation.items():
+                for other in others(key, value):
+                    with self.subTest(kind, key=key):
+                        self.assertEqual(self.imported(config | {"rope_parameters": rotation | {key: other}}) == right,
+                                         known.get(key) == "harmless")
+            for key in ("another_key", "attention_factor", "partial_rotary_factor", "factor" if "factor" not in keys else "beta_fast"):
+                (self.source / "config.json").write_text(json.dumps(config | {"rope_parameters": rotation | {key: 2.5}}))
+                self.expect(run("import", self.source, "--out", self.out, "--force"), BAD_FILE, f'"{key}"')
 
     def metadata(self):
         return json.loads(run("inspect", self.out, "-o", "json").stdout)["metadata"]

@@ -180,7 +180,7 @@ class Interchange(harness.Case):
                 self.assertEqual(self.weights(again), self.weights(model))
 
     def test_a_decoder_with_constants_is_the_one_that_was_imported(self):
-        for name in ("gemma2", "gemma2_biased"):
+        for name in ("gemma", "gemma2", "gemma2_biased", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "ministral"):
             with self.subTest(name):
                 self.expect(self.export(self.imported(FIXTURES / name), "hf", "--force"), OK)
                 self.assertEqual(read_safetensors(self.out / "model.safetensors"), read_safetensors(FIXTURES / name / "model.safetensors"))

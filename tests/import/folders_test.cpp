@@ -100,9 +100,9 @@ TEST_P(Folders, WhatIsSavedOpensAndIsTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(All, Folders,
                          testing::Values("llama", "llama_biased", "llama3", "mistral", "qwen2",
-                                         "qwen3", "gemma2", "gpt2", "bert", "bert_classes",
-                                         "bert_sentences", "roberta", "roberta_classes",
-                                         "distilbert_classes"),
+                                         "qwen3", "gemma", "gemma2", "granite", "phi3", "stablelm",
+                                         "gpt2", "bert", "bert_classes", "bert_sentences",
+                                         "roberta", "roberta_classes", "distilbert_classes"),
                          [](const auto& of) { return std::string(of.param); });
 
 TEST(Dtypes, WeightsAreConvertedToNearestEven) {
@@ -367,6 +367,19 @@ TEST(Windows, ThoseOfTheConfig) {
   EXPECT_EQ(windows_of(fixture("mistral")), (Windows{2, {"0"}}));
   EXPECT_EQ(windows_of(fixture("mistral_window")), (Windows{2, {"4"}}));
   EXPECT_EQ(windows_of(fixture("qwen3_window")), (Windows{1, {"5", "0", "5"}}));
+  EXPECT_EQ(windows_of(fixture("gemma3")), (Windows{2, {"5", "0"}}));
+  EXPECT_EQ(windows_of(fixture("gemma3_older")), (Windows{1, {"5", "0", "5"}}));
+  EXPECT_EQ(windows_of(fixture("smollm3_window")), (Windows{1, {"0", "5", "0"}}));
+  EXPECT_EQ(windows_of(fixture("phi3")), (Windows{2, {"5"}}));
+  EXPECT_EQ(windows_of(fixture("phi3_part")), (Windows{2, {"0"}}));
+}
+
+// transformers reads the key only in some architectures.
+TEST(Windows, AKeyThatTheArchitectureDoesNotHaveChangesNothing) {
+  const FolderCopy folder("gemma2");
+  folder.replace("config.json", "\"sliding_window\"",
+                 "\"use_sliding_window\": false, \"sliding_window\"");
+  EXPECT_EQ(windows_of(folder.path()), (Windows{2, {"5", "0"}}));
 }
 
 TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
@@ -396,6 +409,79 @@ TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
   EXPECT_EQ(windows_of(fixture("qwen2_window")), (Windows{1, {"0", "6", "6"}}));
 }
 
+// ---- rotations
+
+using Values = std::vector<double>;
+
+// The values of an attribute of all Rope nodes in the layers.
+Values rope_of(const std::string& folder, std::string_view attribute) {
+  const auto built = import_folder(folder);
+  EXPECT_TRUE(built.ok()) << built.status().message();
+  const auto info = built.ok() ? built.value().model.describe() : Result<ModelInfo>(ModelInfo());
+  Values out;
+  for (const EntryPointInfo& entry : info.value().entry_points) {
+    Values own;
+    const NodeInfo& repeat = *std::ranges::find(entry.nodes, "Repeat", &NodeInfo::op);
+    for (const NodeInfo& node : repeat.body) {
+      if (node.op == "Rope") {
+        own.push_back(std::stod(
+            std::ranges::find(node.attributes, attribute, &Settings::value_type::first)->second));
+      }
+    }
+    EXPECT_TRUE(out.empty() || own == out) << entry.name;
+    out = own;
+  }
+  return out;
+}
+
+TEST(Rotations, ThoseOfTheConfig) {
+  EXPECT_EQ(rope_of(fixture("gemma3"), "base"), (Values{50, 50, 5000, 5000}));
+  EXPECT_EQ(rope_of(fixture("gemma3"), "factor"), (Values{1, 1, 4, 4}));
+  EXPECT_EQ(rope_of(fixture("gemma3_older"), "base"), (Values{1e4, 1e4, 1e6, 1e6, 1e4, 1e4}));
+  EXPECT_EQ(rope_of(fixture("smollm3"), "base"), (Values{100, 100})) << "of two layers";
+  EXPECT_EQ(rope_of(fixture("phi3_part"), "rotary_dims"), (Values{6, 6}));
+  EXPECT_EQ(rope_of(fixture("stablelm_parallel"), "rotary_dims"), (Values{2, 2}));
+}
+
+// Keys of transformers 4, whose values are those of its configuration classes if they are missing.
+TEST(Rotations, ThoseOfAConfigThatLeavesThemOut) {
+  const FolderCopy smollm3("smollm3");
+  smollm3.replace("config.json", "\"rope_parameters\"", "\"_rope\"");
+  smollm3.replace("config.json", "\"no_rope_layers\"", "\"_layers\"");
+  EXPECT_EQ(rope_of(smollm3.path(), "base"), (Values{2e6, 2e6}));
+  smollm3.replace("config.json", "\"no_rope_layer_interval\"", "\"_interval\"");
+  EXPECT_EQ(rope_of(smollm3.path(), "base"), Values(6, 2e6)) << "three of four layers";
+  const FolderCopy gemma3("gemma3");
+  gemma3.replace("config.json", "\"rope_parameters\"", "\"_rope\"");
+  EXPECT_EQ(rope_of(gemma3.path(), "base"), (Values{1e4, 1e4, 1e6, 1e6}));
+  gemma3.replace("config.json", "\"_rope\"",
+                 "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 8}, "
+                 "\"rope_local_base_freq\": 20, \"rope_theta\": 300, \"_rope\"");
+  EXPECT_EQ(rope_of(gemma3.path(), "base"), (Values{20, 20, 300, 300}));
+  EXPECT_EQ(rope_of(gemma3.path(), "factor"), (Values{1, 1, 8, 8}));
+  const FolderCopy stablelm("stablelm");
+  stablelm.replace("config.json", "\"rope_parameters\"", "\"_rope\"");
+  EXPECT_EQ(rope_of(stablelm.path(), "rotary_dims"), (Values{2, 2}));
+  stablelm.replace("config.json", "\"_rope\"", "\"partial_rotary_factor\": 0.75, \"_rope\"");
+  EXPECT_EQ(rope_of(stablelm.path(), "rotary_dims"), (Values{6, 6}));
+}
+
+// The base of transformers grows only with texts longer than the context.
+TEST(Rotations, ADynamicScalingChangesNothingInTheContext) {
+  const FolderCopy folder("llama");
+  folder.replace("config.json", "\"rope_type\": \"default\"",
+                 "\"factor\": 4.0, \"rope_type\": \"dynamic\"");
+  EXPECT_EQ(rope_of(folder.path(), "base"), rope_of(fixture("llama"), "base"));
+  EXPECT_EQ(rope_of(folder.path(), "factor"), (Values{1, 1}));
+  const auto built = import_folder(folder.path());
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  EXPECT_EQ(built.value().model.metadata("context_length"), "320");
+  const auto is_said = [](const std::string& note) {
+    return note.find("\"dynamic\"") != note.npos && note.find("320 tokens") != note.npos;
+  };
+  EXPECT_EQ(std::ranges::count_if(built.value().notes, is_said), 1);
+}
+
 // ---- damaged folders
 
 struct BadEdit {
@@ -417,7 +503,8 @@ const std::vector<BadEdit>& bad_edits() {
        "\"model_type\": \"mamba\"",
        Code::unsupported,
        {"\"mamba\" is not supported", "albert", "bert", "distilbert", "gemma2", "gpt2", "llama",
-        "mistral", "qwen2", "qwen3", "roberta"}},
+        "mistral", "qwen2", "qwen3", "roberta", "gemma3_text", "granite", "ministral", "olmo2",
+        "olmo3", "phi3", "smollm3", "stablelm"}},
       {"NoArchitecture",
        "llama",
        "config.json",
@@ -529,7 +616,77 @@ const std::vector<BadEdit>& bad_edits() {
        "\"rope_type\": \"llama3\"",
        "\"rope_type\": \"yarn\"",
        Code::unsupported,
-       {"\"yarn\"", "default, linear, llama3"}},
+       {"\"rope_type\" \"yarn\"", "default, dynamic, linear, llama3"}},
+      {"UnknownKeyOfARotation",
+       "llama3",
+       "config.json",
+       "\"factor\": 4.0,",
+       "\"factor\": 4.0, \"beta_fast\": 32,",
+       Code::unsupported,
+       {"rope_parameters", "\"beta_fast\""}},
+      {"FactorOfNoScaling",
+       "llama",
+       "config.json",
+       "\"rope_type\": \"default\"",
+       "\"factor\": 2.0, \"rope_type\": \"default\"",
+       Code::unsupported,
+       {"rope_parameters", "\"factor\""}},
+      {"TwoKindsOfARotation",
+       "llama3",
+       "config.json",
+       "\"rope_type\": \"llama3\"",
+       "\"rope_type\": \"llama3\", \"type\": \"linear\"",
+       Code::unsupported,
+       {"\"rope_type\" \"llama3\"", "\"type\" \"linear\""}},
+      {"TwoBasesOfARotation",
+       "llama",
+       "config.json",
+       "\"rope_parameters\"",
+       "\"rope_theta\": 5.0, \"rope_parameters\"",
+       Code::unsupported,
+       {"\"rope_theta\" 5", "another base (10000)"}},
+      {"RotationOfAnUnknownLayerType",
+       "gemma3",
+       "config.json",
+       "\"sliding_attention\": {",
+       "\"chunked_attention\": {",
+       Code::unsupported,
+       {"rope_parameters", "\"chunked_attention\"", "full_attention"}},
+      {"OneRotationOfTwoLayerTypes",
+       "gemma3",
+       "config.json",
+       "\"rope_parameters\": {",
+       "\"rope_parameters\": {\"rope_theta\": 7.0}, \"_parameters\": {",
+       Code::unsupported,
+       {"rope_parameters", "no entries of layer types"}},
+      {"OddNumberOfRotatedChannels",
+       "phi3_part",
+       "config.json",
+       "\"partial_rotary_factor\": 0.75",
+       "\"partial_rotary_factor\": 0.63",
+       Code::unsupported,
+       {"5 of 8 channels"}},
+      {"TwoRotatedParts",
+       "phi3_part",
+       "config.json",
+       "\"rope_parameters\"",
+       "\"partial_rotary_factor\": 0.5, \"rope_parameters\"",
+       Code::unsupported,
+       {"different values of \"partial_rotary_factor\""}},
+      {"TooFewRotaryLayers",
+       "smollm3_window",
+       "config.json",
+       "\"no_rope_layers\": [\n    1,",
+       "\"no_rope_layers\": [",
+       Code::bad_file,
+       {"3 layers", "\"no_rope_layers\" has 2 entries"}},
+      {"WindowsThatAreOff",
+       "smollm3_window",
+       "config.json",
+       "\"use_sliding_window\": true",
+       "\"use_sliding_window\": false",
+       Code::unsupported,
+       {"\"layer_types\"", "\"use_sliding_window\""}},
       {"RotationWithoutFactor",
        "llama3",
        "config.json",

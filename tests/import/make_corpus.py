@@ -81,6 +81,25 @@ def gemma2():
     return {**llama(), layer + "pre_feedforward_layernorm.weight": [W], layer + "post_feedforward_layernorm.weight": [W]}
 
 
+def gemma3():
+    layer = "model.layers.0.self_attn."
+    return {**gemma2(), layer + "q_norm.weight": [2], layer + "k_norm.weight": [2]}
+
+
+def phi3():
+    layer = "model.layers.0."
+    parts = {name: shape for name, shape in llama().items() if not name.endswith(tuple(f".{part}_proj.weight" for part in ("q", "k", "v", "gate", "up")))}
+    return {**parts, layer + "self_attn.qkv_proj.weight": [3 * W, W], layer + "mlp.gate_up_proj.weight": [2 * F, W]}
+
+
+def olmo2():
+    layer = "model.layers.0."
+    out = {**llama(), layer + "post_feedforward_layernorm.weight": [W], layer + "self_attn.q_norm.weight": [W],
+           layer + "self_attn.k_norm.weight": [2]}
+    del out[layer + "input_layernorm.weight"]
+    return out
+
+
 def gpt2():
     layer = "h.0."
     return {"wte.weight": [V, W], "wpe.weight": [P, W], **norm(layer + "ln_1"), layer + "attn.c_attn.weight": [W, 3 * W],
@@ -101,6 +120,15 @@ MODELS = {
     "qwen3": ({"model_type": "qwen3", **LLAMA, "head_dim": 2, "eos_token_id": [1, 2]},
               {**llama(head_norms=True), "lm_head.weight": [V, W]}, "F32"),
     "gemma2": ({"model_type": "gemma2", **LLAMA, "head_dim": 2, "sliding_window": 1, "layer_types": ["sliding_attention"]}, gemma2(), "BF16"),
+    "gemma3": ({"model_type": "gemma3_text", **LLAMA, "head_dim": 2, "sliding_window": 1, "layer_types": ["sliding_attention"],
+                "rope_parameters": {"sliding_attention": {"rope_theta": 50.0}, "full_attention": {"rope_type": "llama3", "factor": 2.0,
+                                    "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 4}}}, gemma3(), "BF16"),
+    "granite": ({"model_type": "granite", **LLAMA, "embedding_multiplier": 2.0, "logits_scaling": 2.0, "residual_multiplier": 0.5,
+                 "attention_multiplier": 0.5}, llama(), "F32"),
+    "olmo2": ({"model_type": "olmo2", **LLAMA}, olmo2(), "F32"),
+    "phi3": ({"model_type": "phi3", **LLAMA, "head_dim": 4, "num_attention_heads": 1, "num_key_value_heads": 1, "partial_rotary_factor": 0.5},
+             phi3(), "F32"),
+    "smollm3": ({"model_type": "smollm3", **LLAMA, "no_rope_layers": [0], "rope_scaling": {"type": "dynamic", "factor": 2.0}}, llama(), "F16"),
     "gpt2": ({"model_type": "gpt2", "n_embd": W, "n_layer": 1, "n_head": 2, "n_inner": F, "vocab_size": V, "n_positions": P}, gpt2(), "F32"),
 }
 # The vocabulary of 3 tokens.

@@ -7,6 +7,7 @@ Each model is a Hugging Face folder. <name>.expected.safetensors beside the fold
 
   decoders   tokens, labels [2, n], logits, loss
              greedy [1, 256]: tokens that follow the first 8 tokens of row 0
+             in STEPPED: step.<tensor>, weights of the first layer after an SGD step at rate RATE
   encoders   tokens, lengths, hidden; mean, cls, max: pooled hidden rows
              with a head: labels, logits, loss
              with shared layers and a head: step.<tensor>, weights after an SGD step at rate RATE
@@ -27,6 +28,7 @@ from safetensors.torch import save_file
 HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER = 64, 32, 2, 4, 48
 RATE = 0.25
+MARGIN = 0.01  # by which the logit of a greedy token exceeds others, more than rounding errors
 
 DECODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER,
                max_position_embeddings=320, bos_token_id=1, eos_token_id=2, pad_token_id=None)
@@ -38,6 +40,8 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_facto
 # Caps that change most scores and logits, and a window much shorter than the sequence.
 GEMMA2 = DECODER | dict(num_key_value_heads=2, head_dim=16, query_pre_attn_scalar=16, attn_logit_softcapping=1.5, final_logit_softcapping=4.0,
                         sliding_window=5)
+GEMMA3 = DECODER | dict(num_hidden_layers=4, num_key_value_heads=2, head_dim=16, query_pre_attn_scalar=5, sliding_window=5,
+                        layer_types=["sliding_attention", "full_attention"] * 2)
 
 t = transformers
 MODELS = {
@@ -59,6 +63,38 @@ MODELS = {
     # head_dim.
     "gemma2_biased": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2 | dict(
         num_hidden_layers=3, attention_bias=True, final_logit_softcapping=None, query_pre_attn_scalar=5))),
+    "gemma": lambda: t.GemmaForCausalLM(t.GemmaConfig(**DECODER, num_key_value_heads=1, head_dim=16)),
+    # Two bases, a scaling of layers without a window, and scores that are not divided by the root
+    # of head_dim.
+    "gemma3": lambda: t.Gemma3ForCausalLM(t.Gemma3TextConfig(**GEMMA3, rope_parameters=dict(
+        full_attention=dict(rope_type="linear", factor=4.0, rope_theta=5000.0), sliding_attention=dict(rope_type="default", rope_theta=50.0)))),
+    "gemma3_older": lambda: t.Gemma3ForCausalLM(t.Gemma3TextConfig(**GEMMA3 | dict(
+        num_hidden_layers=3, layer_types=None, sliding_window_pattern=2, attention_bias=True, final_logit_softcapping=4.0))),
+    "granite": lambda: t.GraniteForCausalLM(t.GraniteConfig(
+        **DECODER, num_key_value_heads=2, embedding_multiplier=3.0, logits_scaling=2.5, residual_multiplier=0.6, attention_multiplier=0.5)),
+    "granite_biased": lambda: t.GraniteForCausalLM(t.GraniteConfig(
+        **DECODER, attention_bias=True, mlp_bias=True, attention_multiplier=0.25, tie_word_embeddings=True)),
+    "smollm3": lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
+        **DECODER | dict(num_hidden_layers=4), num_key_value_heads=2, no_rope_layer_interval=2, rope_parameters=dict(
+            rope_type="default", rope_theta=100.0))),
+    # Windows in the layers without rotary positions.
+    "smollm3_window": lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
+        **DECODER | dict(num_hidden_layers=3), num_key_value_heads=2, no_rope_layers=[1, 0, 1], use_sliding_window=True, sliding_window=5,
+        attention_bias=True, mlp_bias=True, tie_word_embeddings=False)),
+    "phi3": lambda: t.Phi3ForCausalLM(t.Phi3Config(**DECODER, num_key_value_heads=2, sliding_window=5)),
+    "phi3_part": lambda: t.Phi3ForCausalLM(t.Phi3Config(
+        **DECODER, num_key_value_heads=1, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.75))),
+    "olmo2": lambda: t.Olmo2ForCausalLM(t.Olmo2Config(**DECODER | dict(num_hidden_layers=3), num_key_value_heads=2)),
+    "olmo3": lambda: t.Olmo3ForCausalLM(t.Olmo3Config(**DECODER | dict(num_hidden_layers=4), num_key_value_heads=2, sliding_window=5,
+                                                      attention_bias=True)),
+    "stablelm": lambda: t.StableLmForCausalLM(t.StableLmConfig(**DECODER, num_key_value_heads=2, rope_parameters=dict(
+        rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5))),
+    "stablelm_parallel": lambda: t.StableLmForCausalLM(t.StableLmConfig(
+        **DECODER, num_key_value_heads=4, use_qkv_bias=True, use_parallel_residual=True)),
+    "ministral": lambda: t.MinistralForCausalLM(t.MinistralConfig(
+        **DECODER | dict(num_hidden_layers=4), num_key_value_heads=2, head_dim=16, sliding_window=5,
+        layer_types=["sliding_attention", "full_attention"] * 2)),
     "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320,
                                                    bos_token_id=1, eos_token_id=2)),
     "bert": lambda: t.BertModel(t.BertConfig(**ENCODER)),
@@ -76,9 +112,13 @@ MODELS = {
 }
 
 
+# Decoders with weights after a step.
+STEPPED = ("gemma", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "stablelm_parallel", "ministral")
+
+
 def randomize(model, generator):
-    """Wide weights, biases around 0, scales around 1 (in Gemma 2 around 0, as it adds 1)."""
-    middle = 0.0 if model.config.model_type == "gemma2" else 1.0
+    """Wide weights, biases around 0, scales around 1 (in Gemma around 0, as it adds 1)."""
+    middle = 0.0 if model.config.model_type.startswith("gemma") else 1.0
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
@@ -101,12 +141,24 @@ def decoder_numbers(model, generator, seq):
         cache = out.past_key_values
         best = out.logits[0, -1].topk(2)
         margin = min(margin, (best.values[0] - best.values[1]).item())
+        if margin <= MARGIN:
+            return {}, margin
         ids.append(best.indices[0].item())
         feed = torch.tensor([[ids[-1]]])
     model.generation_config.eos_token_id = None
     generated = model.generate(tokens[:1, :8], attention_mask=torch.ones(1, 8), max_new_tokens=256, do_sample=False)
     assert generated[0, 8:].tolist() == ids
     return dict(tokens=tokens, labels=labels, logits=logits, loss=loss, greedy=torch.tensor([ids])), margin
+
+
+def stepped_decoder(model, tokens, labels):
+    """Weights of the attention and of the norms of the first layer after a step. The model is not
+    changed.
+    """
+    logits = model(tokens).logits
+    torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), labels.reshape(-1)).backward()
+    return {f"step.{name}": (w.data - RATE * w.grad) for name, w in model.named_parameters()
+            if name.startswith("model.layers.0.") and ("self_attn" in name and "o_proj" not in name or w.dim() == 1)}
 
 
 def encoder_numbers(model, generator, has_head):
@@ -148,6 +200,9 @@ def as_transformers_4(folder):
     """Rewrites config.json to the older form with max_window_layers in place of layer_types."""
     config = json.loads((folder / "config.json").read_text())
     rope = config.pop("rope_parameters")
+    if "sliding_attention" in rope:  # Gemma 3
+        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
     config["rope_theta"] = rope["rope_theta"]
     config["rope_scaling"] = None
     config["torch_dtype"] = config.pop("dtype")
@@ -194,12 +249,16 @@ def make(name):
                 numbers = encoder_numbers(model, generator, "Classification" in kind)
                 break
             numbers, margin = decoder_numbers(model, generator, seq)
-        if margin > 0.01:  # the margin exceeds rounding errors
+        if margin > MARGIN:
+            if name in STEPPED:
+                numbers.update(stepped_decoder(model, numbers["tokens"], numbers["labels"]))
             break
+    else:
+        sys.exit(f"{name}: no seed has greedy tokens with a margin of {MARGIN}")
     model.save_pretrained(folder, **({"max_shard_size": "40KB"} if name == "qwen2" else {}))
     for extra in folder.glob("generation_config.json"):
         extra.unlink()
-    if name in ("mistral", "mistral_window", "qwen2_window"):
+    if name in ("mistral", "mistral_window", "qwen2_window", "gemma3_older"):
         as_transformers_4(folder)
     if name == "llama":
         with_tokenizer(folder)

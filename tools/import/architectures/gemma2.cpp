@@ -11,18 +11,14 @@ namespace bowline::import {
 namespace {
 
 constexpr LlamaForm kForm = {
+    .norms = LlamaForm::Norms::both,
+    .norm_offset = true,
     .head_dim = 256,
     .activation_key = "hidden_activation",
     .activation = "gelu_pytorch_tanh",
-    .out_norms = true,
-    .norm_offset = true,
+    .is_tied = true,
     .is_windowed = [](Fields&, int64_t layer) { return layer % 2 == 0; },
 };
-
-// Returns 0 (off) if the cap is null.
-double softcap_of(Fields& config, const char* key, double otherwise) {
-  return config.number_or(key, 1e-3, 1e6, config.is_null(key) ? 0 : otherwise);
-}
 
 Result<DecoderParts> declare_gemma2(Weights& weights, Fields& config) {
   BOWLINE_REQUIRE_CODE(!config.boolean_or("use_bidirectional_attention", false), Code::unsupported,

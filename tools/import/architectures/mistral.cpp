@@ -31,7 +31,7 @@ Status check_windows(Fields& config) {
 
 Result<DecoderParts> declare_mistral_model(Weights& weights, Fields& config) {
   BOWLINE_TRY(check_windows(config));
-  return declare_llama(weights, config, {.is_windowed = [](Fields&, int64_t) { return true; }});
+  return declare_llama(weights, config, {.is_windowed = is_every_layer});
 }
 
 // Source  transformers, configuration_mistral.py.

@@ -11,7 +11,7 @@ Result<DecoderParts> declare_qwen3_model(Weights& weights, Fields& config) {
   return declare_llama(weights, config,
                        {.qkv_bias = bias,
                         .out_bias = bias,
-                        .head_norms = true,
+                        .query_norms = LlamaForm::QueryNorms::heads,
                         .head_dim = 128,
                         .is_windowed = is_behind_first_layers,
                         .uses_window = false});

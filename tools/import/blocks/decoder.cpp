@@ -92,7 +92,10 @@ class Decoder {
   }
 
   Value head(Layers& l, Value x) {
-    const Value logits = l.linear(l.norm(x, p_.final_norm), {.weight = p_.head, .bias = {}});
+    Value logits = l.linear(l.norm(x, p_.final_norm), {.weight = p_.head, .bias = {}});
+    if (p_.logit_divisor) {
+      logits = l.g.op("Div", {logits, l.read(*p_.logit_divisor)});
+    }
     if (!p_.logit_softcap) {
       return logits;
     }
@@ -114,14 +117,14 @@ class Decoder {
     }
     x = l.dropout(x, embedding_dropout_, 0);
     return g
-        .repeat(static_cast<int>(s_.layers) / static_cast<int>(p_.windows.size()), {x},
+        .repeat(static_cast<int>(s_.layers) / static_cast<int>(p_.kinds.size()), {x},
                 [&](GraphBuilder& body, const std::vector<Value>& carried) {
                   Site inner = site;
                   if (site.positions) {
                     inner.positions = body.capture(*site.positions);
                   }
                   Value y = carried[0];
-                  for (inner.layer = 0; inner.layer < p_.windows.size(); ++inner.layer) {
+                  for (inner.layer = 0; inner.layer < p_.kinds.size(); ++inner.layer) {
                     y = layer(body, y, inner);
                   }
                   return std::vector{y};
@@ -130,19 +133,39 @@ class Decoder {
   }
 
   Value layer(GraphBuilder& g, Value x, const Site& site) {
-    Layers l(g, dtype_, {site.layer, p_.windows.size()});
+    Layers l(g, dtype_, {site.layer, p_.kinds.size()});
     // Each dropout of a graph needs its own stream.
     const int stream = 1 + 2 * static_cast<int>(site.layer);
-    const Value attended = attention(l, l.norm(x, p_.attention_norm), site);
-    const Value added = p_.attention_out_norm ? l.norm(attended, *p_.attention_out_norm) : attended;
-    x = l.add(x, l.dropout(added, residual_dropout_, stream));
-    const Value y = l.norm(x, p_.feed_forward_norm);
-    const Value up = l.linear(y, p_.up);
-    const Value inner = p_.gate ? l.mul(l.activate(l.linear(y, *p_.gate), p_.activation), up)
+    const Value seen = p_.attention_norm ? l.norm(x, *p_.attention_norm) : x;
+    const Value attended = attention(l, seen, site);
+    const Value y = with(l, x, attended, p_.attention_out_norm, stream);
+    const Value from = p_.is_parallel ? x : y;
+    const Value read = p_.feed_forward_norm ? l.norm(from, *p_.feed_forward_norm)
+                       : p_.is_parallel     ? seen
+                                            : from;
+    return with(l, y, feed_forward(l, read), p_.feed_forward_out_norm, stream + 1);
+  }
+
+  // Adds the output of a part of a layer to x.
+  Value with(Layers& l, Value x, Value output, const std::optional<Norm>& norm, int stream) {
+    Value added = norm ? l.norm(output, *norm) : output;
+    if (p_.residual_scale) {
+      added = l.mul(added, l.read(*p_.residual_scale));
+    }
+    return l.add(x, l.dropout(added, residual_dropout_, stream));
+  }
+
+  Value feed_forward(Layers& l, Value x) {
+    if (p_.gate_up) {
+      const std::vector<GraphDim> sizes = {s_.inner, s_.inner};
+      (void)l.g.op("Split", {l.linear(x, *p_.gate_up)}, {{"axis", -1}, {"sizes", sizes}});
+      const std::vector<Value> parts = l.g.last_outputs();
+      return l.linear(l.mul(l.activate(parts[0], p_.activation), parts[1]), p_.down);
+    }
+    const Value up = l.linear(x, *p_.up);
+    const Value inner = p_.gate ? l.mul(l.activate(l.linear(x, *p_.gate), p_.activation), up)
                                 : l.activate(up, p_.activation);
-    const Value down = l.linear(inner, p_.down);
-    const Value fed = p_.feed_forward_out_norm ? l.norm(down, *p_.feed_forward_out_norm) : down;
-    return l.add(x, l.dropout(fed, residual_dropout_, stream + 1));
+    return l.linear(inner, p_.down);
   }
 
   Value attention(Layers& l, Value x, const Site& site) {
@@ -169,30 +192,33 @@ class Decoder {
     return {{"causal", true},
             {"scale", p_.attention_scale},
             {"softcap", p_.attention_softcap},
-            {"window", p_.windows[site.layer]}};
+            {"window", p_.kinds[site.layer].window}};
   }
 
   Value heads(Layers& l, Value x, int64_t count, const std::optional<Norm>& norm,
               const Site& site) {
-    const Value split = l.reshape(x, {site.batch, site.rows, count, s_.head_dim});
-    return norm ? l.norm(split, *norm) : split;
+    const Value all = norm && p_.norms_all_heads ? l.norm(x, *norm) : x;
+    const Value split = l.reshape(all, {site.batch, site.rows, count, s_.head_dim});
+    return norm && !p_.norms_all_heads ? l.norm(split, *norm) : split;
   }
 
   Value rotated(Layers& l, Value x, const Site& site) {
-    if (!p_.rotation) {
+    const std::optional<Rotation>& r = p_.kinds[site.layer].rotation;
+    if (!r) {
       return x;
     }
-    const Rotation& r = *p_.rotation;
     std::vector<Value> inputs = {x};
     if (site.positions) {
       inputs.push_back(*site.positions);
     }
     return l.g.op("Rope", inputs,
-                  {{"base", r.base},
-                   {"factor", r.factor},
-                   {"low_frequency_factor", r.low_frequency_factor},
-                   {"high_frequency_factor", r.high_frequency_factor},
-                   {"original_length", r.original_length}});
+                  {{"base", r->base},
+                   {"rotary_dims", r->dims},
+                   {"interleaved", r->interleaved},
+                   {"factor", r->factor},
+                   {"low_frequency_factor", r->low_frequency_factor},
+                   {"high_frequency_factor", r->high_frequency_factor},
+                   {"original_length", r->original_length}});
   }
 
   // Attention over the cached rows and the new rows. It runs in the dtype of the cache, so the

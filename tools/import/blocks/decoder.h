@@ -1,21 +1,12 @@
-// Decoder-only models: a Repeat over pre-norm layers (attention and feed-forward), or over groups
-// of layers, and the entry points for generation.
+// Decoder-only models: a Repeat over layers (attention and feed-forward), or over groups of layers,
+// and the entry points for generation.
 #pragma once
 
 #include "blocks/layers.h"
+#include "blocks/rotation.h"
 #include "source/json.h"
 
 namespace bowline::import {
-
-// Attributes of Rope, as in a Hugging Face config.
-struct Rotation {
-  double base = 10000;
-  double factor = 1;
-  double low_frequency_factor = 1;
-  double high_frequency_factor = 4;
-  int64_t original_length = 8192;
-  bool operator==(const Rotation&) const = default;
-};
 
 struct DecoderSizes {
   int64_t layers = 0;
@@ -28,33 +19,47 @@ struct DecoderSizes {
   int64_t context = 0;  // context length of the training, in tokens
 };
 
+// How the attention of a layer sees positions.
+struct LayerKind {
+  // Sliding window: number of visible tokens, with the current token. 0: all previous tokens.
+  int64_t window = 0;
+  std::optional<Rotation> rotation;  // of keys and queries
+  bool operator==(const LayerKind&) const = default;
+};
+
 struct DecoderParts {
   DecoderSizes sizes;
   Weight embedding;
-  std::optional<Weight> positions;   // learned positions, or
-  std::optional<Rotation> rotation;  // rotary positions of keys and queries
+  std::optional<Weight> positions;  // learned positions
   // (optional) Factor of the token embeddings.
   std::optional<Weight> embedding_scale;
-  // Sliding window of each layer: number of visible tokens, with the current token. 0: all previous
-  // tokens. Layer i uses entry i % size. The size is the number of layers in the body of the Repeat
-  // and divides the layer count.
-  std::vector<int64_t> windows = {0};
+  // Layer i has the kind i % size. The size is the number of layers in the body of the Repeat and
+  // divides the layer count.
+  std::vector<LayerKind> kinds = {{}};
   double attention_scale = 0;    // factor of the scores; 0: 1 / sqrt(head_dim)
   double attention_softcap = 0;  // soft-capping of the scores; 0: off
-  Norm attention_norm;
+  std::optional<Norm> attention_norm;
   std::optional<Linear> q, k, v;       // or
   std::optional<Linear> qkv;           // a fused product: q, then k, then v
-  std::optional<Norm> q_norm, k_norm;  // per head
+  std::optional<Norm> q_norm, k_norm;  // per head, or of all heads together
+  bool norms_all_heads = false;
   Linear out;
   std::optional<Norm> attention_out_norm;  // of the attention output
-  Norm feed_forward_norm;
+  // Attention and feed-forward part read the same rows, and both outputs are added. Without
+  // feed_forward_norm, the feed-forward part reads the normalized rows of the attention.
+  bool is_parallel = false;
+  std::optional<Norm> feed_forward_norm;
   // The activated gate is multiplied with `up`. Without a gate, `up` is activated.
-  std::optional<Linear> gate;
-  Linear up, down;
+  std::optional<Linear> gate, up;  // or
+  std::optional<Linear> gate_up;   // a fused product: gate, then up
+  Linear down;
   std::optional<Norm> feed_forward_out_norm;  // of the feed-forward output
+  // (optional) Factor of both outputs before they are added.
+  std::optional<Weight> residual_scale;
   Activation activation;
   Norm final_norm;
   Weight head;
+  std::optional<Weight> logit_divisor;
   std::optional<Weight> logit_softcap;  // soft-capping: logits = cap * tanh(logits / cap)
   // Dropout rates of the training: for the embeddings, and for the output of each part of a layer.
   double embedding_dropout = 0;

@@ -1,6 +1,8 @@
 // Llama and related decoders that differ in biases and norms.
 #pragma once
 
+#include <optional>
+
 #include "blocks/decoder.h"
 #include "source/json.h"
 #include "source/keys.h"
@@ -25,31 +27,45 @@ struct LlamaForm {
   bool qkv_bias = false;
   bool out_bias = false;
   bool feed_forward_bias = false;
-  bool head_norms = false;  // of queries and keys
-  // Defaults of missing config keys.
-  double rms_eps = 1e-6;
-  double rope_theta = 10000;
+  // Norms of queries and keys: of each head, or of all heads together.
+  enum class QueryNorms : uint8_t { none, heads, all } query_norms = QueryNorms::none;
+  // Norms before attention and before the feed-forward part, behind each of them, or both.
+  enum class Norms : uint8_t { before, behind, both } norms = Norms::before;
+  // Attention and feed-forward part read the same normalized rows.
+  bool is_parallel = false;
+  bool fused = false;        // qkv_proj and gate_up_proj
+  bool layer_norms = false;  // layer norms with biases, instead of RMS norms
+  bool norm_offset = false;  // the norms store gamma - 1
+  // Keys, and defaults of missing keys.
+  std::string_view eps_key = "rms_norm_eps";
+  double eps = 1e-6;
   int64_t head_dim = 0;  // 0: the width, divided by the heads
   std::string_view activation_key = "hidden_act";
   std::string_view activation = "silu";
-  // Norms after attention and after the feed-forward part, too.
-  bool out_norms = false;
-  // The norms store gamma - 1.
-  bool norm_offset = false;
+  bool is_tied = false;
+  RotaryForm rotary = {};
+  // (optional) True for layers with rotary positions. Null: all layers.
+  bool (*is_rotary)(Fields& config, int64_t layer) = nullptr;
   // (optional) True for layers with a sliding window, if "layer_types" is missing. Null: the
   // architecture has no sliding windows.
   bool (*is_windowed)(Fields& config, int64_t layer) = nullptr;
-  bool uses_window = true;  // default of "use_sliding_window"
+  // (optional) Default of "use_sliding_window". Empty: the architecture does not have the key.
+  std::optional<bool> uses_window = {};
+  int64_t window = 4096;  // default of "sliding_window"; 0: none
 };
 
 // Errors  unsupported: the rotation or activation of the config is not supported.
 Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const LlamaForm& form);
 
+// LlamaForm::is_windowed for architectures in which every layer has the window.
+inline bool is_every_layer(Fields&, int64_t) { return true; }
 // LlamaForm::is_windowed for configs with "max_window_layers".
 bool is_behind_first_layers(Fields& config, int64_t layer);
 
-// Reads the rotation of a config, from the keys of transformers 4 (rope_theta, rope_scaling) or 5
-// (rope_parameters).
-Result<Rotation> rotation_of(Fields& config, double otherwise);
+// The constant in each layer.
+Weight repeated(const Weight& constant, int64_t layers);
+
+// Reads a cap of logits or scores: 0 (off) if it is null.
+double softcap_of(Fields& config, const char* key, double otherwise);
 
 }  // namespace bowline::import

@@ -294,16 +294,18 @@ Weight Weights::fresh(const std::string& name, std::vector<int64_t> shape, Init 
   return weight_of(model_.parameter(name, shape, init, role, chosen), chosen);
 }
 
-Weight Weights::constant(const std::string& name, double value, std::optional<DType> dtype) {
+Weight Weights::constant(const std::string& name, std::vector<float> values,
+                         std::optional<DType> dtype) {
   const DType stored = dtype.value_or(dtype_);
-  Weight made = fresh(name, {1}, Init::zeros(), StorageRole::constant, stored);
+  Weight made = fresh(name, {std::ssize(values)}, Init::zeros(), StorageRole::constant, stored);
   if (!options_.skeleton && status_.ok()) {
-    const auto number = [value = static_cast<float>(value)](uint64_t first,
-                                                            std::span<std::byte> out) -> Status {
-      std::memcpy(out.data(), std::as_bytes(std::span(&value, 1)).data() + first, out.size());
+    const size_t count = values.size();
+    const auto number = [of = std::move(values)](uint64_t first,
+                                                 std::span<std::byte> out) -> Status {
+      std::memcpy(out.data(), std::as_bytes(std::span(of)).data() + first, out.size());
       return {};
     };
-    fail(model_.set_source(name, converted(number, DType::f32, stored, 1)));
+    fail(model_.set_source(name, converted(number, DType::f32, stored, count)));
   }
   return made;
 }

@@ -49,7 +49,11 @@ class Weights {
   Weight fresh(const std::string& name, std::vector<int64_t> shape, Init init,
                StorageRole role = StorageRole::weight, std::optional<DType> dtype = {});
   // A constant [1] that graphs read. `dtype`: the default is the compute dtype.
-  Weight constant(const std::string& name, double value, std::optional<DType> dtype = {});
+  Weight constant(const std::string& name, double value, std::optional<DType> dtype = {}) {
+    return constant(name, std::vector{static_cast<float>(value)}, dtype);
+  }
+  Weight constant(const std::string& name, std::vector<float> values,
+                  std::optional<DType> dtype = {});
   // Caches of zeros, with an encoding of quantize().
   Weight caches(const std::string& name, int64_t count, std::vector<int64_t> shape, DType dtype,
                 std::string_view encoding);

@@ -232,6 +232,17 @@ std::vector<std::string> Fields::texts(std::string_view key) {
   return value == nullptr ? std::vector<std::string>() : value->get<std::vector<std::string>>();
 }
 
+std::vector<double> Fields::numbers(std::string_view key, double least, double most) {
+  const json* value = find(key);
+  const bool fits =
+      value != nullptr && value->is_array() && std::ranges::all_of(*value, [&](const json& item) {
+        return item.is_number() && item >= least && item <= most;
+      });
+  value =
+      checked(key, value, fits, fmt::format("not a list of numbers from {} to {}", least, most));
+  return value == nullptr ? std::vector<double>() : value->get<std::vector<double>>();
+}
+
 const json* Fields::object(std::string_view key) {
   const json* value = find(key);
   return checked(key, value, value != nullptr && value->is_object(), "not an object");

@@ -40,6 +40,8 @@ class Fields {
   std::string text_or(std::string_view key, std::string otherwise);
   // (optional) A list of strings; empty if absent.
   std::vector<std::string> texts(std::string_view key);
+  // (optional) A list of numbers; empty if absent.
+  std::vector<double> numbers(std::string_view key, double least, double most);
   // (optional) An object; null if absent.
   const nlohmann::json* object(std::string_view key);
 

@@ -1,0 +1,38 @@
+// Phi-3, Phi-3.5 and Phi-4-mini: a Llama with fused products, and rotations for long contexts of a
+// part of each head.
+//
+// Source  transformers, models/phi3/modeling_phi3.py.
+#include "base/status.h"
+#include "blocks/llama_family.h"
+
+namespace bowline::import {
+namespace {
+
+Result<DecoderParts> declare_phi3(Weights& weights, Fields& config) {
+  BOWLINE_TRY_ASSIGN(DecoderParts p, declare_llama(weights, config,
+                                                   {.fused = true,
+                                                    .eps = 1e-5,
+                                                    .rotary = {.partial = 1},
+                                                    .is_windowed = is_every_layer,
+                                                    .window = 0}));
+  p.residual_dropout = config.number_or("resid_pdrop", 0, 0.999, 0);
+  BOWLINE_TRY(Status(config.status()));
+  return p;
+}
+
+// Source  transformers, configuration_phi3.py.
+constexpr KeyRule kPhi3Keys[] = {
+    {"resid_pdrop sliding_window partial_rotary_factor"},
+    {"original_max_position_embeddings", KeyUse::harmless},  // of longrope, which is refused
+    {"embd_pdrop", KeyUse::harmless},                        // transformers does not read it
+    {"attention_bias", KeyUse::fixed, "[false, null]"},
+};
+
+constexpr Architecture kPhi3Architectures[] = {
+    {"phi3", build_decoder<declare_phi3>, {{kPhi3Keys, kLlamaFamilyKeys}}}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_phi3() { return kPhi3Architectures; }
+
+}  // namespace bowline::import

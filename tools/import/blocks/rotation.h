@@ -1,0 +1,52 @@
+// Rotary settings of a config: how the angles of Rope depend on positions.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "source/json.h"
+
+namespace bowline::import {
+
+// The attributes of Rope.
+struct Rotation {
+  double base = 10000;
+  double factor = 1;
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  int64_t original_length = 8192;
+  int64_t dims = 0;  // rotated channels of a head; 0: all
+  bool interleaved = false;
+  // Length in tokens up to which the config defines this rotation. 0: any length.
+  int64_t limit = 0;
+  std::string_view kind = "default";  // as in a config
+  bool operator==(const Rotation&) const = default;
+};
+
+// What an architecture says about its rotation, beside the config.
+struct RotaryForm {
+  double theta = 10000;  // default of "rope_theta"
+  // Default of "partial_rotary_factor". 0: the architecture rotates whole heads and does not have
+  // the key.
+  double partial = 0;
+  bool interleaved = false;
+  // (optional) The key of the base of layers with a sliding window in configs of transformers 4.
+  // Scalings do not change these layers.
+  std::string_view local_theta_key = {};
+  double local_theta = 10000;  // its default
+};
+
+struct RotarySizes {
+  int64_t head_dim = 0;
+  int64_t context = 0;
+};
+
+// Reads the rotation of the layers with a type ("full_attention"), from the keys of transformers 4
+// (rope_theta, rope_scaling) or 5 (rope_parameters, flat or with an entry per layer type).
+// Errors  bad_file: a value is missing or out of range.
+//         unsupported: the kind of rotation is not supported, a key is unknown, or two keys
+//         contradict each other.
+Result<Rotation> rotation_of(Fields& config, const RotaryForm& form, const RotarySizes& sizes,
+                             std::string_view layer_type);
+
+}  // namespace bowline::import
