@@ -139,10 +139,9 @@ class Decoder {
     const Value seen = p_.attention_norm ? l.norm(x, *p_.attention_norm) : x;
     const Value attended = attention(l, seen, site);
     const Value y = with(l, x, attended, p_.attention_out_norm, stream);
-    const Value from = p_.is_parallel ? x : y;
-    const Value read = p_.feed_forward_norm ? l.norm(from, *p_.feed_forward_norm)
-                       : p_.is_parallel     ? seen
-                                            : from;
+    const Value read = p_.is_parallel         ? seen
+                       : p_.feed_forward_norm ? l.norm(y, *p_.feed_forward_norm)
+                                              : y;
     return with(l, y, feed_forward(l, read), p_.feed_forward_out_norm, stream + 1);
   }
 

@@ -45,8 +45,7 @@ struct DecoderParts {
   bool norms_all_heads = false;
   Linear out;
   std::optional<Norm> attention_out_norm;  // of the attention output
-  // Attention and feed-forward part read the same rows, and both outputs are added. Without
-  // feed_forward_norm, the feed-forward part reads the normalized rows of the attention.
+  // Attention and feed-forward part read the same normalized rows, and both outputs are added.
   bool is_parallel = false;
   std::optional<Norm> feed_forward_norm;
   // The activated gate is multiplied with `up`. Without a gate, `up` is activated.
