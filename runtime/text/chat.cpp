@@ -64,12 +64,15 @@ using Globals = std::vector<std::pair<std::string_view, Value>>;
 // Adds the variables of the program, and `documents`, which is none if the program has none.
 Status add_variables(chat::Heap& heap, std::string_view json, Globals& globals) {
   const size_t defined = globals.size();
+  const auto is_defined = [&](std::string_view name) {
+    const auto others = std::span(globals).first(defined);
+    return std::ranges::find(others, name, &Globals::value_type::first) != others.end();
+  };
   if (!json.empty()) {
     BOWLINE_TRY_ASSIGN(const Value all,
                        value_of_json(heap, json, chat::Kind::dict, "variables of the template"));
     for (const auto& [name, value] : *all.dict) {
-      const auto same = std::ranges::find(globals, name.text, &Globals::value_type::first);
-      BOWLINE_REQUIRE(same == globals.end(),
+      BOWLINE_REQUIRE(!is_defined(name.text),
                       "The variable \"{}\" of the template cannot be set: it is defined already.",
                       escaped(name.text));
       globals.emplace_back(name.text, value);

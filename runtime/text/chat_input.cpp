@@ -2,7 +2,7 @@
 
 #include <simdjson.h>
 
-#include <algorithm>
+#include <unordered_map>
 
 namespace bowline::text::chat {
 namespace {
@@ -42,11 +42,11 @@ Result<Value> value_of(Heap& heap, const Element& from, std::string_view what) {
     }
     case Type::OBJECT: {
       std::vector<Pair> pairs;
+      std::unordered_map<std::string_view, size_t> places;
       for (const auto& [key, item] : content<simdjson::dom::object>(from)) {
         BOWLINE_TRY_ASSIGN(const Value value, value_of(heap, item, what));
-        const auto same = std::ranges::find(pairs, key, [](const Pair& p) { return p.first.text; });
-        if (same != pairs.end()) {
-          same->second = value;
+        if (const auto [same, is_new] = places.emplace(key, pairs.size()); !is_new) {
+          pairs[same->second].second = value;
         } else {
           BOWLINE_TRY_ASSIGN(const Value name, heap.text(std::string(key)));
           pairs.emplace_back(name, value);

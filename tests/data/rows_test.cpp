@@ -103,6 +103,15 @@ TEST(JsonLines, AreRefusedWithLineAndColumn) {
   EXPECT_EQ(refused_row("{\"text\": 1e999}"), "f.jsonl:1:1: The line has a number out of range.");
   const std::string deep(200'000, '[');
   EXPECT_NE(refused_row("{\"text\": " + deep).find("it ends"), std::string::npos);
+  std::string wide;
+  for (int i = 0; i < 300'000; ++i) {
+    wide += (i == 0 ? "{\"" : ",\"") + std::to_string(i) + "\": 0";
+  }
+  for (const std::string& large : {deep + std::string(200'000, ']'), wide + "}"}) {
+    EXPECT_EQ(refused_row("{\"text\": " + large + "}"),
+              "f.jsonl:1:1: The line has more than 100 levels, or an object with more than 4096 "
+              "keys.");
+  }
 }
 
 std::string refused_conversation(std::string_view text) {
@@ -167,6 +176,14 @@ TEST(Conversations, MayCallTools) {
   EXPECT_EQ(refused_conversation(
                 R"({"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": 1})"),
             "c.jsonl:1: Field \"chat_template_kwargs\" is number. It must be an object.");
+}
+
+// The text of "tools" is JSON, too.
+TEST(Conversations, WithDeepToolsAreRefused) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_EQ(refused_conversation(R"({"messages": [{"role": "user", "content": "x"}], "tools": ")" +
+                                 deep + "\"}"),
+            "c.jsonl:1: Field \"tools\" is not an array of tools.");
 }
 
 TEST(Conversations, OfShareGptHaveSenders) {

@@ -174,11 +174,21 @@ constexpr std::array<Form, 5> kForms = {{
     {"instruction", true, false, read_alpaca},
 }};
 
+// Null if the text is not JSON that can be handled.
+json tools_in(const std::string& text) {
+  try {
+    bool fits = true;
+    json tools = parse_bounded(text, fits);
+    return fits ? tools : json();
+  } catch (const json::exception&) {
+    return {};
+  }
+}
+
 // Data sets also store `tools` as text.
 Status read_tools(const json& row, Conversation& out) {
   if (const auto at = row.find("tools"); at != row.end() && !says_nothing("tools", *at)) {
-    const json tools =
-        at->is_string() ? json::parse(at->get_ref<const std::string&>(), nullptr, false) : *at;
+    const json tools = at->is_string() ? tools_in(at->get_ref<const std::string&>()) : *at;
     BOWLINE_REQUIRE(tools.is_array(), "Field \"tools\" is not an array of tools.");
     out.tools = tools.empty() ? "" : tools.dump();
   }

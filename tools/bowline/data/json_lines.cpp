@@ -3,11 +3,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/status.h"
 #include "data/byte_order_mark.h"
 
 namespace bowline::command {
+namespace {
+
+// ordered_json compares each key with all others of its object, and writes levels by recursion.
+constexpr int kMostLevels = 100;
+constexpr size_t kMostKeys = 4096;
+
+}  // namespace
+
+nlohmann::ordered_json parse_bounded(std::string_view text, bool& fits) {
+  using Event = nlohmann::ordered_json::parse_event_t;
+  fits = true;
+  std::vector<size_t> keys;  // of the open objects
+  const auto limit = [&](int depth, Event event, const nlohmann::ordered_json&) {
+    if (fits && event == Event::object_start) {
+      keys.push_back(0);
+    } else if (fits && event == Event::object_end) {
+      keys.pop_back();
+    } else if (fits && event == Event::key) {
+      fits = ++keys.back() <= kMostKeys;
+    }
+    fits = fits && depth <= kMostLevels;
+    return fits;
+  };
+  return nlohmann::ordered_json::parse(text, limit);
+}
+
 namespace {
 
 // Returns the column of a byte, in characters from 1.
@@ -20,7 +47,14 @@ size_t column_of(std::string_view line, size_t byte) {
 Result<nlohmann::ordered_json> parse(std::string_view line, const std::string& name,
                                      size_t number) {
   try {
-    return nlohmann::ordered_json::parse(line);
+    bool fits = true;
+    auto row = parse_bounded(line, fits);
+    BOWLINE_REQUIRE_CODE(
+        fits, Code::bad_file,
+        "{}:{}:1: The line has more than {} levels, or an object with more than {} "
+        "keys.",
+        name, number, kMostLevels, kMostKeys);
+    return row;
   } catch (const nlohmann::json::parse_error& error) {
     // error.byte is the number of the last byte that was read, from 1.
     const size_t byte = error.byte == 0 ? 0 : error.byte - 1;

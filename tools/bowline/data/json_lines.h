@@ -17,4 +17,8 @@ Status read_json_lines(
     std::string_view text, const std::string& name,
     const std::function<Status(const nlohmann::ordered_json& row, size_t line)>& take);
 
+// Parses JSON. `fits` is set to false if it has too many levels or keys to be handled safely; the
+// result is then incomplete. Throws nlohmann::json::exception if the text is not JSON.
+nlohmann::ordered_json parse_bounded(std::string_view text, bool& fits);
+
 }  // namespace bowline::command
