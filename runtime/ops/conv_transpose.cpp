@@ -14,6 +14,7 @@
 //           input. For the bias, the sum of dy.
 // Differs   from ONNX ConvTranspose: auto_pad and output_shape do not exist.
 // Source    PyTorch conv_transpose1d, 2d, 3d; ONNX operators, ConvTranspose.
+#include "ops/build.h"
 #include "ops/window.h"
 
 namespace bowline::detail::conv_transpose_op {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "train/together.h"
+
 namespace bowline::detail::train {
 
 using device::Block;
