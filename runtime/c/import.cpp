@@ -191,13 +191,13 @@ bowline_code import_model(const char* path, const bowline_import_options* option
     BOWLINE_TRY_ASSIGN(const std::string_view from, required(path, "path"));
     BOWLINE_TRY_ASSIGN(const ImportOptions o, import_options_of(options));
     BOWLINE_TRY_ASSIGN(ImportedModel imported, bowline::import_model(std::string(from), o));
-    auto text = std::make_unique<bowline_buffer>(text_of(json_of(imported.report)));
+    auto text = std::make_unique<bowline_buffer>(bowline_buffer{text_of(json_of(imported.report))});
     std::function<std::string()> not_finite = [found = std::move(imported.not_finite)] {
       return text_of(json_of(found()));
     };
-    *out = make_handle<bowline_model>(
-        std::make_shared<ModelObject>(std::move(imported.model), std::move(not_finite)),
-        std::make_shared<Family>());
+    *out = make_handle<bowline_model>(std::make_shared<ModelObject>(ModelObject{
+                                          std::move(imported.model), std::move(not_finite)}),
+                                      std::make_shared<Family>());
     if (report != nullptr) {
       *report = text.release();
     }

@@ -6,7 +6,7 @@ namespace bowline::c {
 namespace {
 
 bowline_model* new_model(Model model, std::shared_ptr<Family> family) {
-  return make_handle<bowline_model>(std::make_shared<ModelObject>(std::move(model)),
+  return make_handle<bowline_model>(std::make_shared<ModelObject>(ModelObject{std::move(model)}),
                                     std::move(family));
 }
 

@@ -34,7 +34,8 @@ Result<std::vector<MergeRule>> listed_rules(const Description& d, const Vocabula
   std::vector<MergeRule> out;
   out.reserve(d.merges.size());
   std::string merged;
-  for (const auto& [left, right] : d.merges) {
+  for (const auto& merge : d.merges) {
+    const std::string_view left = merge.first, right = merge.second;
     merged = left;
     merged += right.substr(std::min(right.size(), right.starts_with(prefix) ? prefix.size() : 0));
     const auto id = [&](std::string_view piece) -> Result<int32_t> {

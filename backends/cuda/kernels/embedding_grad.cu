@@ -17,9 +17,9 @@ namespace {
 constexpr unsigned kLanes = 32;
 constexpr unsigned kWarps = 8;
 constexpr unsigned kThreads = kLanes * kWarps;
-constexpr unsigned kLeastBlocks = 3;  // per processor, so up to 80 registers
-constexpr unsigned kChunkIds = 512;   // that a block sorts
-constexpr unsigned kWindow = kLanes;  // sorted rows that a warp adds
+[[maybe_unused]] constexpr unsigned kLeastBlocks = 3;  // per processor, so up to 80 registers
+constexpr unsigned kChunkIds = 512;                    // that a block sorts
+constexpr unsigned kWindow = kLanes;                   // sorted rows that a warp adds
 // The same for few ids, whose windows would be too few for a GPU.
 constexpr uint64_t kFewIds = 2048;
 constexpr unsigned kShortWindow = 8;

@@ -18,7 +18,7 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matrix_vector_kernels {
 namespace {
 
-constexpr int kLeastBlocks = 5;  // per processor, so up to 96 registers
+[[maybe_unused]] constexpr int kLeastBlocks = 5;  // per processor, so up to 96 registers
 
 // The sums of a warp: of every row of a with kLines rows of b, from `first` on.
 template <int kRows, int kLines>
