@@ -11,6 +11,7 @@ variants, but only the words of those that its kernels use.
 
 import argparse
 import itertools
+import lzma
 import pathlib
 import re
 import struct
@@ -102,7 +103,7 @@ def build(args):
 
 # Instructions of SPIR-V that carry only names and lines of the source.
 DEBUG = {2, 3, 4, 5, 6, 7, 8, 317, 330}
-LEAST_MATCH = 4
+MOST_IN_PACK = 1 << 15  # words. Unpacking a module unpacks what precedes it in its pack.
 
 
 def without_names(data):
@@ -117,46 +118,11 @@ def without_names(data):
     return out
 
 
-def number(out, value):
-    """LEB128: seven bits per byte, low ones first; the highest bit says that more follow."""
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def pack(words):
-    """Packs words as `backends/vulkan/packed_shaders.h` unpacks them.
-
-    Each step is a count of new words, these words, the length of a match, and how far back it
-    begins (Ziv and Lempel, "A Universal Algorithm for Sequential Data Compression", 1977).
-    """
-    out, last, at, new = bytearray(), {}, 0, 0
-    keys = list(zip(*(words[i:] for i in range(LEAST_MATCH))))
-    while at < len(words):
-        before = last.get(keys[at]) if at < len(keys) else None
-        if at < len(keys):
-            last[keys[at]] = at
-        if before is None:
-            at += 1
-            continue
-        end = at + LEAST_MATCH
-        while end < len(words) and words[end] == words[before + end - at]:
-            end += 1
-        step(out, words[new:at], end - at, at - before)
-        for i in range(at + 1, min(end, len(keys))):
-            last[keys[i]] = i
-        at = new = end
-    step(out, words[new:], 0, 0)
-    return out
-
-
-def step(out, new, length, distance):
-    number(out, len(new))
-    for word in new:
-        number(out, word)
-    number(out, length)
-    number(out, distance)
+    """Packs words as backends/vulkan/lzma.cpp decodes them."""
+    sizes = dict(lc=0, lp=2, pb=2)  # of contexts: kLzma... in lzma.h
+    coder = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[dict(id=lzma.FILTER_LZMA1, preset=9, **sizes)])
+    return coder.compress(struct.pack(f"<{len(words)}I", *words)) + coder.flush()
 
 
 TYPES = ["f32", "f16", "bf16", "i8", "u8", "i32", "i64"]
@@ -223,14 +189,16 @@ def index(args):
     header += [f"inline constexpr uint32_t {name} = {i};" for i, name in enumerate(names)]
     header += by_dtype(names)
     packed, rows = bytearray(), []
-    # The variants of one shader are much alike, so they share a block. Unpacking one module then
-    # unpacks only its block.
+    # The variants of one shader are much alike, so they share a pack.
     for _, group in itertools.groupby(zip(names, modules), lambda module: module[0].split("_")[0]):
-        words, at = [], len(packed)
+        words = []
         for name, module in group:
-            rows.append(f'    {{"{name}", {len(module)}, {len(words)}, {at}}},')
+            if words and len(words) + len(module) > MOST_IN_PACK:
+                packed += pack(words)
+                words = []
+            rows.append(f'    {{"{name}", {len(module)}, {len(words)}, {len(packed)}}},')
             words += module
-        packed += pack(words)
+        packed += pack(words) if words else b""
     header += ["}  // namespace shader\n", f"inline constexpr uint32_t kShaderCount = {len(names)};",
                f"inline constexpr size_t kPackedBytes = {len(packed)};",
                "extern const PackedShader kPackedShaders[kShaderCount];",

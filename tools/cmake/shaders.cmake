@@ -3,9 +3,7 @@
 #   bowline_find_shader_compiler(<variable>)   sets it to TRUE, or to a sentence about the missing
 #       tool
 #   bowline_compile_shaders(<target>)          compiles shaders/*.comp in their variants and adds
-#       the embedded
-#                                              index (vulkan_shaders.h, vulkan_shaders.cpp) to the
-#                                                  target
+#       the embedded index (vulkan_shaders.h, vulkan_shaders.cpp) to the target
 #
 # Variants and the operators of a family file are declared in the head of the shader:
 # compile_shaders.py.
