@@ -11,6 +11,9 @@ namespace bowline {
 // Returns the frequency of pair j, in radians per position. There are dims / 2 pairs.
 template <class F>
 F rope_frequency(const RopeAttributes& t, int64_t j, int64_t dims) {
+  if (t.frequencies()->size() != 0) {
+    return static_cast<F>(t.frequencies()->Get(static_cast<flatbuffers::uoffset_t>(j)));
+  }
   const F power = F(-2.0) * static_cast<F>(j) / static_cast<F>(dims);
   const F frequency = std::pow(static_cast<F>(t.base()), power);
   if (t.factor() == 1) {
@@ -40,6 +43,7 @@ void copy_rope(const From& from, To& to) {
   to.low_frequency_factor = from.low_frequency_factor();
   to.high_frequency_factor = from.high_frequency_factor();
   to.original_length = from.original_length();
+  to.frequencies.assign(from.frequencies()->begin(), from.frequencies()->end());
 }
 
 // The attributes of the Rope of a FusedWriteRows.

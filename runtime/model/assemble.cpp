@@ -177,15 +177,23 @@ class AddFeatures {
   template <class V>
   Status operator()(const AttributeField& field, const V& value) {
     if constexpr (std::is_arithmetic_v<V>) {
-      const bool needed = !field.feature.empty() && static_cast<double>(value) != field.absent;
-      if (needed && std::ranges::find(features_, field.feature) == features_.end()) {
-        features_.emplace_back(field.feature);
-      }
+      add(field.feature, static_cast<double>(value) != field.absent);
     }
+    return {};
+  }
+  template <class T>
+  Status operator()(const AttributeField& field, const flatbuffers::Vector<T>* list) {
+    add(field.feature, list->size() > 0);
     return {};
   }
 
  private:
+  void add(std::string_view feature, bool is_used) {
+    if (is_used && !feature.empty() && std::ranges::find(features_, feature) == features_.end()) {
+      features_.emplace_back(feature);
+    }
+  }
+
   std::vector<std::string>& features_;
 };
 

@@ -25,11 +25,7 @@ class FieldCheck {
     requires std::is_arithmetic_v<T>
   Status operator()(const AttributeField& field, T value) {
     BOWLINE_TRY(check_value(value, field.name));
-    BOWLINE_REQUIRE(!field.is_demanded || static_cast<double>(value) == field.absent ||
-                        has_feature(field.feature),
-                    "The attribute {} needs the feature \"{}\", which the file does not name.",
-                    field.name, field.feature);
-    return {};
+    return check_feature(field, static_cast<double>(value) != field.absent);
   }
   template <class E>
     requires std::is_enum_v<E>
@@ -50,7 +46,7 @@ class FieldCheck {
     for (uint32_t i = 0; i < count_of(list); ++i) {
       BOWLINE_TRY(check_value(list->Get(i), field.name));
     }
-    return {};
+    return check_feature(field, count_of(list) > 0);
   }
   Status operator()(const AttributeField& field,
                     const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>* list) {
@@ -67,6 +63,12 @@ class FieldCheck {
   }
 
  private:
+  Status check_feature(const AttributeField& field, bool is_used) const {
+    BOWLINE_REQUIRE(!field.is_demanded || !is_used || has_feature(field.feature),
+                    "The attribute {} needs the feature \"{}\", which the file does not name.",
+                    field.name, field.feature);
+    return {};
+  }
   bool has_feature(std::string_view feature) const {
     for (uint32_t i = 0; i < count_of(check_.model.features()); ++i) {
       if (text_of(check_.model.features()->Get(i)) == feature) {

@@ -2,7 +2,7 @@
 // position.
 //
 //   angle_j = (position + position_offset) * f_j, negated if `inverse`
-//   f_j = base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2
+//   f_j = base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2;  or frequencies[j], if given
 //   y[a_j] = x[a_j] * cos(angle_j) - x[b_j] * sin(angle_j)
 //   y[b_j] = x[b_j] * cos(angle_j) + x[a_j] * sin(angle_j)
 //   pairs (a_j, b_j): (j, j + rotary_dims / 2); if interleaved, (2j, 2j + 1)
@@ -16,8 +16,9 @@
 // Shapes    x [batch, seq, heads, head_dim], optional positions i32 [seq] or [batch, seq]  ->  y of
 //           the shape of x. Without positions, the index on axis 1 is the position. rotary_dims is
 //           even and at most head_dim; 0 means head_dim. Channels from rotary_dims on are copied.
-// Domain    1 <= base <= 1e9, 0 <= position_offset <= 2^24, and positions from -2^24 to 2^24.
-//           Outside of this domain, angles differ between devices.
+//           frequencies: radians per position, one for each of the rotary_dims / 2 pairs, or none.
+// Domain    1 <= base <= 1e9, 0 <= frequencies <= 1, 0 <= position_offset <= 2^24, and positions
+//           from -2^24 to 2^24. Outside of this domain, angles differ between devices.
 // Gradient  Rope with the opposite `inverse`.
 // In place  on x.
 // Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021. Pairs
@@ -56,6 +57,15 @@ Status infer(InferContext& c) {
     BOWLINE_REQUIRE(t.original_length() >= 1 && t.original_length() <= kMaxOffset,
                     "Original length {} lies outside 1..{}.", t.original_length(), kMaxOffset);
   }
+  if (t.frequencies()->size() != 0) {
+    BOWLINE_REQUIRE(t.frequencies()->size() == dims / 2,
+                    "{} frequencies are given, but {} pairs are rotated.", t.frequencies()->size(),
+                    dims / 2);
+    BOWLINE_REQUIRE(t.factor() == 1, "Both frequencies and a factor ({}) are given.", t.factor());
+    for (const float f : *t.frequencies()) {
+      BOWLINE_REQUIRE(f >= 0 && f <= 1, "Frequency {} lies outside 0..1.", f);
+    }
+  }
   if (c.inputs() == 2) {
     const Shape row{x[1]};
     const Shape all{x[0], x[1]};
@@ -90,6 +100,9 @@ Status counted_axes(CountedContext& c) {
 
 // Radians per position of pair j.
 [[maybe_unused]] double frequency_of(const RopeAttributes& t, size_t j, size_t dims) {
+  if (t.frequencies()->size() != 0) {
+    return static_cast<double>(t.frequencies()->Get(static_cast<flatbuffers::uoffset_t>(j)));
+  }
   const double power = -2.0 * static_cast<double>(j) / static_cast<double>(dims);
   const double f = std::pow(static_cast<double>(t.base()), power);
   if (t.factor() == 1) {

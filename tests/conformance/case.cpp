@@ -194,6 +194,10 @@ Result<Attribute> attribute_of(const std::string& field, std::string_view text,
     }
     return Attribute(field, std::move(list));
   }
+  if (is_bracketed(text, '(', ')')) {
+    BOWLINE_TRY_ASSIGN(std::vector<double> list, numbers_of(text, scope));
+    return Attribute(field, std::move(list));
+  }
   if (text == "true" || text == "false") {
     return Attribute(field, text == "true");
   }

@@ -132,6 +132,15 @@ class AskFor {
     }
     return {};
   }
+  template <class V>
+  Status operator()(const AttributeField& field, std::vector<V>& list) {
+    if (field.feature == feature_) {
+      list.emplace_back();
+      done_ = true;
+      is_demanded_ = field.is_demanded;
+    }
+    return {};
+  }
   bool done() const { return done_; }
   bool is_demanded() const { return is_demanded_; }
 

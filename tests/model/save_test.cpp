@@ -143,6 +143,20 @@ TEST(Save, NamesTheFeaturesOfScaledRotationsAndSmoothedLabels) {
   EXPECT_EQ(features(1, 0.1, folder / "c"), Features{"cross_entropy_label_smoothing"});
 }
 
+TEST(Save, NamesTheFeatureOfGivenFrequencies) {
+  const auto features = [](const std::vector<double>& frequencies, const std::string& path) {
+    Model model;
+    GraphBuilder g(model, "f");
+    const Value x = g.input("x", DType::f32, {1, 3, 1, 4});
+    g.output("y", g.op("Rope", {x}, {{"frequencies", frequencies}}));
+    EXPECT_TRUE(g.finish().ok());
+    return features_of(model, path);
+  };
+  const Folder folder;
+  EXPECT_EQ(features({}, folder / "a"), Features());
+  EXPECT_EQ(features({1, 0.25}, folder / "b"), Features{"rope_frequencies"});
+}
+
 TEST(Open, AModelWhoseStoragesHaveLeftItsFileGivesItBack) {
   const Folder folder;
   (void)save_tied_model(folder / "a");

@@ -100,12 +100,16 @@ def read_tables(paths, texts=()):
     for path, text in [*((path, path.read_text()) for path in paths), *(("generated", text) for text in texts)]:
         text = strip_comments(text)
         for name, body in re.findall(r"table\s+(\w+)\s*\{([^}]*)\}", text):
-            fields = re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*([^;(]+?))?\s*(?:\((most|feature|later_feature):\s*\"(\w+)\"\))?\s*;", body)
+            note = r"(?:most|feature|later_feature):\s*\"\w+\""
+            fields = re.findall(rf"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*([^;(]+?))?\s*(?:\(({note}(?:,\s*{note})*)\))?\s*;", body)
             if len(fields) != body.count(";"):
-                fail(f"{path}: table {name} has a field that is not of the form name: type = default (most: \"n\"), (feature: \"name\") or "
-                     "(later_feature: \"name\").")
-            tables[name] = [Field(field, kind, default or "0", int(value) if said == "most" else MOST_ENTRIES,
-                                  value if "feature" in said else "", said == "feature") for field, kind, default, said, value in fields]
+                fail(f"{path}: table {name} has a field that is not of the form name: type = default, with (most: \"n\"), (feature: \"name\"), "
+                     "(later_feature: \"name\") or several of them.")
+            tables[name] = []
+            for field, kind, default, notes in fields:
+                said = dict(re.findall(r"(\w+):\s*\"(\w+)\"", notes))
+                tables[name].append(Field(field, kind, default or "0", int(said.get("most", MOST_ENTRIES)),
+                                          said.get("feature", said.get("later_feature", "")), "feature" in said))
         for name, body in re.findall(r"enum\s+(\w+)\s*:\s*ubyte\s*\{([^}]*)\}", text):
             values = re.findall(r"(\w+)\s*=\s*(\d+)", body)
             if [int(number) for _, number in values] != list(range(len(values))):
