@@ -19,8 +19,8 @@ FIXTURES, IMPORT = TESTS / "import/fixtures", TESTS.parent / "tools/import"
 # Folders of each architecture in which the keys have a meaning.
 FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "qwen2": ["qwen2_window", "qwen2"],
            "qwen3": ["qwen3_window"], "gemma": ["gemma"], "gemma2": ["gemma2"], "gemma3": ["gemma3_older", "gemma3"], "granite": ["granite"],
-           "smollm3": ["smollm3_window", "smollm3"], "phi3": ["phi3", "phi3_part"], "olmo2": ["olmo2"], "olmo3": ["olmo3"],
-           "stablelm": ["stablelm"], "ministral": ["ministral"], "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
+           "smollm3": ["smollm3_window", "smollm3"], "phi3": ["phi3", "phi3_part", "phi3_long"], "olmo2": ["olmo2"], "olmo3": ["olmo3"],
+           "stablelm": ["stablelm"], "ministral": ["ministral"], "ministral3": ["ministral3"], "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
            "distilbert": ["distilbert_classes"], "albert": ["albert_classes"]}
 FAMILIES = {kind: "llama_family" for kind in FOLDERS if kind not in ("gpt2", "bert", "roberta", "distilbert", "albert")} | {
     "bert": "bert_family", "roberta": "bert_family"}
@@ -204,15 +204,22 @@ class ImportKeys(harness.Case):
     def test_keys_of_rotations(self):
         """A key of each kind of rotation changes the model, or its table says that it does not."""
         reader = "blocks/rotation.cpp"
-        kinds = {"default": {}, "linear": {"factor": 2.0, "original_max_position_embeddings": 16}, "dynamic": {"factor": 2.0},
-                 "llama3": {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}}
+        length = {"original_max_position_embeddings": 16}
+        yarn = {"factor": 4.0, "beta_fast": 1.0, "beta_slow": 0.25, "truncate": False, **length}
+        longrope = {"short_factor": [1.0, 2.0, 3.0, 4.0], "long_factor": [4.0, 5.0, 6.0, 7.0], **length}
+        # "attention_factor" counts instead of the keys that it is computed from.
+        kinds = {"default": [{}], "linear": [{"factor": 2.0, **length}], "dynamic": [{"factor": 2.0}],
+                 "llama3": [{"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, **length}],
+                 "longrope": [longrope | {"factor": 3.0}, longrope | {"attention_factor": 2.0}],
+                 "proportional": [{"factor": 2.0, "partial_rotary_factor": 0.25}],
+                 "yarn": [yarn | {"mscale": 1.0, "mscale_all_dim": 0.5}, yarn | {"attention_factor": 2.0}]}
         text = (IMPORT / reader).read_text()
         self.assertEqual(sorted(kinds), re.findall(r'^    \{"(\w+)", (?:\{\}|k\w+), read_', text, re.M))
-        for kind, keys in kinds.items():
+        for kind, keys in ((kind, keys) for kind, forms in kinds.items() for keys in forms):
             config = self.folder_of("llama")
             rotation = {"rope_type": kind, "rope_theta": 100.0, **keys}
             known = uses(reader, f"k{kind.capitalize()}Keys") if keys else {}
-            self.assertEqual(sorted(known), sorted(keys))
+            self.assertEqual(sorted(known), sorted({key for form in kinds[kind] for key in form}))
             base = config | {"rope_parameters": rotation}
             self.find_digests(base)
             right = self.imported(base)
@@ -221,9 +228,14 @@ class ImportKeys(harness.Case):
                     with self.subTest(kind, key=key):
                         self.assertEqual(self.imported(config | {"rope_parameters": rotation | {key: other}}) == right,
                                          known.get(key) == "harmless")
-            for key in ("another_key", "attention_factor", "partial_rotary_factor", "factor" if "factor" not in keys else "beta_fast"):
+            for key in {"another_key", "low_freq_factor", "partial_rotary_factor", "factor" if "factor" not in known else "truncate"} - {*known}:
                 (self.source / "config.json").write_text(json.dumps(config | {"rope_parameters": rotation | {key: 2.5}}))
                 self.expect(run("import", self.source, "--out", self.out, "--force"), BAD_FILE, f'"{key}"')
+
+    def test_keys_of_models_of_texts_and_images(self):
+        for name in ("gemma3_images", "ministral3_images"):
+            config = self.folder_of(name)
+            self.each_key(self.source / "config.json", config, uses("huggingface/text_part.cpp", "kCompositeKeys"))
 
     def metadata(self):
         return json.loads(run("inspect", self.out, "-o", "json").stdout)["metadata"]

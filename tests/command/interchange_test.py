@@ -180,7 +180,8 @@ class Interchange(harness.Case):
                 self.assertEqual(self.weights(again), self.weights(model))
 
     def test_a_decoder_with_constants_is_the_one_that_was_imported(self):
-        for name in ("gemma", "gemma2", "gemma2_biased", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "ministral"):
+        for name in ("gemma", "gemma2", "gemma2_biased", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "ministral",
+                     "llama_yarn", "phi3_long"):
             with self.subTest(name):
                 self.expect(self.export(self.imported(FIXTURES / name), "hf", "--force"), OK)
                 self.assertEqual(read_safetensors(self.out / "model.safetensors"), read_safetensors(FIXTURES / name / "model.safetensors"))
@@ -201,6 +202,38 @@ class Interchange(harness.Case):
         self.expect(run("import", copy, "--out", self.folder / "changed.bowline", "--force"), OK)
         self.expect(self.export(self.folder / "changed.bowline", "gguf"), FAILED, "no \"final_logit_softcapping\"")
         self.nothing_is_left("copy", "changed.bowline")
+
+    def test_the_text_model_of_a_model_of_images_is_a_folder_of_its_own(self):
+        for name, kind in (("gemma3_images", "Gemma3ForCausalLM"), ("ministral3_images", "Ministral3ForCausalLM")):
+            with self.subTest(name):
+                self.expect(self.export(self.imported(FIXTURES / name), "hf", "--force"), OK)
+                source = read_safetensors(FIXTURES / name / "model.safetensors")
+                texts = {n.removeprefix("language_model."): t for n, t in source.items() if n.startswith("language_model.")}
+                self.assertLess(len(texts), len(source))
+                self.assertEqual(read_safetensors(self.out / "model.safetensors"), texts)
+                self.assertEqual(json.loads((self.out / "config.json").read_text())["architectures"], [kind])
+                again = self.folder / "again.bowline"
+                self.expect(run("import", self.out, "--out", again, "--force"), OK)
+                self.assertEqual(self.weights(again), self.weights(self.imported(FIXTURES / name)))
+
+    def test_a_yarn_rotation_that_gguf_has_not_is_refused(self):
+        copy, model = self.folder / "copy", self.folder / "changed.bowline"
+        shutil.copytree(FIXTURES / "llama_yarn", copy)
+        config = json.loads((copy / "config.json").read_text())
+        whole, others = config["rope_parameters"], ("beta_fast", "mscale", "mscale_all_dim")
+        plain = {key: value for key, value in whole.items() if key not in others}
+        for key, value in [(key, whole[key]) for key in others] + [("attention_factor", 1.5), ("truncate", False), ("beta_slow", 2.0)]:
+            (copy / "config.json").write_text(json.dumps(config | {"rope_parameters": plain | {key: value}}))
+            self.expect(run("import", copy, "--out", model, "--force"), OK)
+            self.expect(self.export(model, "gguf"), FAILED, f'"{key}"', "GGUF has no key")
+        (copy / "config.json").write_text(json.dumps(config | {"rope_parameters": plain}))
+        self.expect(run("import", copy, "--out", model, "--force"), OK)
+        gguf = self.folder / "yarn.gguf"
+        self.expect(run("export", model, "--to", "gguf", "--out", gguf), OK)
+        self.expect(run("import", gguf, "--out", model, "--force"), OK)
+        self.expect(self.export(model, "hf"), OK)
+        self.assertEqual(json.loads((self.out / "config.json").read_text())["rope_scaling"],
+                         {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 80})
 
     def test_a_window_that_gguf_has_not_is_refused(self):
         for name in ("mistral_window", "qwen2_window", "qwen3_window"):

@@ -482,6 +482,61 @@ TEST(Rotations, ADynamicScalingChangesNothingInTheContext) {
   EXPECT_EQ(std::ranges::count_if(built.value().notes, is_said), 1);
 }
 
+// The divisors change behind 320 tokens, and queries are scaled from position 640 on.
+TEST(Rotations, TheContextEndsWhereTheConfigChangesThem) {
+  for (const auto& [name, most] : {std::pair("phi3_long", "320"), {"ministral3_images", "640"}}) {
+    const auto built = import_folder(fixture(name));
+    ASSERT_TRUE(built.ok()) << built.status().message();
+    EXPECT_EQ(built.value().model.metadata("context_length"), most) << name;
+    EXPECT_TRUE(has_note(built.value(), std::string(most) + " tokens")) << name;
+  }
+}
+
+// ---- models of texts and images
+
+TEST(TextModels, OnlyTheTensorsOfTextsAreTaken) {
+  const FolderCopy newer("gemma3_images");  // with the names of newer files
+  std::string file = newer.text("model.safetensors");
+  constexpr std::string_view kOlder = "language_model.model.", kNewer = "model.language_model.";
+  for (size_t at = file.find(kOlder); at != file.npos; at = file.find(kOlder, at)) {
+    file.replace(at, kOlder.size(), kNewer);
+  }
+  newer.write("model.safetensors", file);
+  const auto built = import_folder(fixture("gemma3_images"));
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  EXPECT_TRUE(has_note(built.value(), "Only its text model"));
+  const auto again = import_folder(newer.path());
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  const std::string norm = "model.norm.weight";
+  EXPECT_EQ(value_of(again.value().model, norm), value_of(built.value().model, norm));
+  size_t of_images = 0;
+  for (const Built* const one : {&built.value(), &again.value()}) {
+    for (const auto& [name, report] : by_name(*one)) {
+      const bool dropped = name.starts_with("vision_") || name.starts_with("multi_modal_");
+      EXPECT_EQ(report.use == Use::dropped, dropped) << name;
+      of_images += dropped ? 1 : 0;
+    }
+  }
+  EXPECT_GT(of_images, 20u);
+}
+
+TEST(TextModels, TheKeysOfTheWholeModelCount) {
+  const FolderCopy folder("ministral3_images");
+  folder.replace("config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+  folder.replace("config.json", "\"transformers_version\"",
+                 "\"eos_token_id\": [5, 6], \"transformers_version\"");
+  const auto built = import_folder(folder.path());  // the first key is of "text_config"
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  EXPECT_EQ(by_name(built.value()).at("lm_head.weight").use, Use::taken);
+  EXPECT_EQ(built.value().model.metadata("eos_token_ids"), "5,6");
+}
+
+TEST(TextModels, DefaultsOfAConfigThatLeavesThemOut) {
+  const FolderCopy folder("gemma3_images");
+  folder.replace("config.json", "\"num_attention_heads\": 4", "\"_heads\": 4");
+  expect_refused(import_folder(folder.path()), Code::bad_file, {"q_proj", "[128,32]"});
+}
+
 // ---- damaged folders
 
 struct BadEdit {
@@ -502,9 +557,26 @@ const std::vector<BadEdit>& bad_edits() {
        "\"model_type\": \"llama\"",
        "\"model_type\": \"mamba\"",
        Code::unsupported,
-       {"\"mamba\" is not supported", "albert", "bert", "distilbert", "gemma2", "gpt2", "llama",
-        "mistral", "qwen2", "qwen3", "roberta", "gemma3_text", "granite", "ministral", "olmo2",
-        "olmo3", "phi3", "smollm3", "stablelm"}},
+       {"\"mamba\" is not supported",
+        "albert",
+        "bert",
+        "distilbert",
+        "gemma2",
+        "gpt2",
+        "llama",
+        "mistral",
+        "qwen2",
+        "qwen3",
+        "roberta",
+        "gemma3_text",
+        "granite",
+        "ministral",
+        "ministral3",
+        "olmo2",
+        "olmo3",
+        "phi3",
+        "smollm3",
+        "stablelm"}},
       {"NoArchitecture",
        "llama",
        "config.json",
@@ -614,9 +686,52 @@ const std::vector<BadEdit>& bad_edits() {
        "llama3",
        "config.json",
        "\"rope_type\": \"llama3\"",
-       "\"rope_type\": \"yarn\"",
+       "\"rope_type\": \"spiral\"",
        Code::unsupported,
-       {"\"rope_type\" \"yarn\"", "default, dynamic, linear, llama3"}},
+       {"\"rope_type\" \"spiral\"",
+        "default, dynamic, linear, llama3, longrope, proportional, yarn"}},
+      {"DivisorsOfAnotherNumberOfPairs",
+       "phi3_long",
+       "config.json",
+       "\"short_factor\": [",
+       "\"short_factor\": [1.0,",
+       Code::bad_file,
+       {"\"short_factor\" has 4 factors", "3 pairs"}},
+      {"DivisorsOfLongTextsThatAreNoNumbers",
+       "phi3_long",
+       "config.json",
+       "\"long_factor\": [",
+       "\"long_factor\": [false,",
+       Code::bad_file,
+       {"\"long_factor\""}},
+      {"NoScalingOfLateQueries",
+       "ministral3",
+       "config.json",
+       "\"llama_4_scaling_beta\"",
+       "\"_beta\"",
+       Code::bad_file,
+       {"\"llama_4_scaling_beta\""}},
+      {"NoTextModel",
+       "gemma3_images",
+       "config.json",
+       "\"text_config\"",
+       "\"_text\"",
+       Code::bad_file,
+       {"no \"text_config\""}},
+      {"UnknownTextModel",
+       "gemma3_images",
+       "config.json",
+       "\"gemma3_text\"",
+       "\"gemma9_text\"",
+       Code::unsupported,
+       {"\"gemma9_text\"", "Supported: gemma3_text"}},
+      {"TextsAndImagesAndSounds",
+       "ministral3_images",
+       "config.json",
+       "\"spatial_merge_size\": 2",
+       "\"audio_config\": {\"layers\": 2}",
+       Code::unsupported,
+       {"\"audio_config\""}},
       {"UnknownKeyOfARotation",
        "llama3",
        "config.json",

@@ -37,6 +37,11 @@ ENCODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYER
 THREE = dict(num_labels=3, id2label={0: "admin", 1: "libs", 2: "net"}, label2id={"admin": 0, "libs": 1, "net": 2})
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
+YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=4.0, mscale=1.0, mscale_all_dim=0.5)
+# All texts are in the part of the context in which queries are not scaled.
+MINISTRAL3 = DECODER | dict(num_key_value_heads=2, head_dim=16, rope_parameters=YARN | dict(
+    original_max_position_embeddings=640, llama_4_scaling_beta=0.5))
+VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
 # Caps that change most scores and logits, and a window much shorter than the sequence.
 GEMMA2 = DECODER | dict(num_key_value_heads=2, head_dim=16, query_pre_attn_scalar=16, attn_logit_softcapping=1.5, final_logit_softcapping=4.0,
                         sliding_window=5)
@@ -48,6 +53,11 @@ MODELS = {
     "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, num_key_value_heads=2, rms_norm_eps=1e-5)),
     "llama_biased": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, attention_bias=True, mlp_bias=True, hidden_act="gelu_new")),
     "llama3": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, num_key_value_heads=1, rope_parameters=LLAMA3, tie_word_embeddings=True)),
+    # Two frequencies are divided, others are not or in part. The factor of the rotation is not 1.
+    "llama_yarn": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, num_key_value_heads=2, head_dim=16, rope_parameters=dict(
+        **YARN, original_max_position_embeddings=80))),
+    "llama_proportional": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, num_key_value_heads=2, rope_parameters=dict(
+        rope_type="proportional", rope_theta=100.0, factor=2.0, partial_rotary_factor=0.5))),
     "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**DECODER, num_key_value_heads=2, sliding_window=None, head_dim=16)),
     # Windows shorter than the sequence; in Qwen 2 and 3 only in some layers.
     "mistral_window": lambda: t.MistralForCausalLM(t.MistralConfig(**DECODER, num_key_value_heads=2, sliding_window=4)),
@@ -85,6 +95,11 @@ MODELS = {
     "phi3_part": lambda: t.Phi3ForCausalLM(t.Phi3Config(
         **DECODER, num_key_value_heads=1, tie_word_embeddings=True,
         rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.75))),
+    # As Phi-4-mini: a part of each head rotates, and the factor of the rotation is not 1.
+    "phi3_long": lambda: t.Phi3ForCausalLM(t.Phi3Config(
+        **DECODER | dict(max_position_embeddings=640), num_key_value_heads=2, original_max_position_embeddings=320, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="longrope", rope_theta=100.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.5, 3.0],
+                             long_factor=[1.0, 8.0, 20.0]))),
     "olmo2": lambda: t.Olmo2ForCausalLM(t.Olmo2Config(**DECODER | dict(num_hidden_layers=3), num_key_value_heads=2)),
     "olmo3": lambda: t.Olmo3ForCausalLM(t.Olmo3Config(**DECODER | dict(num_hidden_layers=4), num_key_value_heads=2, sliding_window=5,
                                                       attention_bias=True)),
@@ -95,6 +110,14 @@ MODELS = {
     "ministral": lambda: t.MinistralForCausalLM(t.MinistralConfig(
         **DECODER | dict(num_hidden_layers=4), num_key_value_heads=2, head_dim=16, sliding_window=5,
         layer_types=["sliding_attention", "full_attention"] * 2)),
+    "ministral3": lambda: t.Ministral3ForCausalLM(t.Ministral3Config(**MINISTRAL3, sliding_window=5)),
+    # Text models within models of texts and images. The images have the least possible sizes.
+    "gemma3_images": lambda: t.Gemma3ForConditionalGeneration(t.Gemma3Config(
+        text_config=GEMMA3 | dict(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"]),
+        vision_config=VISION, mm_tokens_per_image=4, image_token_index=VOCABULARY, boi_token_index=3, eoi_token_index=4)),
+    "ministral3_images": lambda: t.Mistral3ForConditionalGeneration(t.Mistral3Config(
+        text_config=MINISTRAL3 | dict(model_type="ministral3", max_position_embeddings=5120),
+        vision_config=VISION | dict(model_type="pixtral"), image_token_index=VOCABULARY, tie_word_embeddings=False)),
     "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320,
                                                    bos_token_id=1, eos_token_id=2)),
     "bert": lambda: t.BertModel(t.BertConfig(**ENCODER)),
@@ -113,7 +136,7 @@ MODELS = {
 
 
 # Decoders with weights after a step.
-STEPPED = ("gemma", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "stablelm_parallel", "ministral")
+STEPPED = ("llama_yarn", "phi3_long", "gemma", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "stablelm_parallel", "ministral")
 
 
 def randomize(model, generator):
@@ -245,7 +268,7 @@ def make(name):
         randomize(model, generator)
         with torch.no_grad():
             kind = type(model).__name__
-            if "CausalLM" not in kind and "LMHead" not in kind:
+            if not any(name in kind for name in ("CausalLM", "LMHead", "Generation")):
                 numbers = encoder_numbers(model, generator, "Classification" in kind)
                 break
             numbers, margin = decoder_numbers(model, generator, seq)

@@ -11,15 +11,19 @@ namespace {
 constexpr double kClose = 1e-4;
 
 const char* const kDecoders[] = {
-    "llama",     "llama_biased", "llama3", "mistral",        "mistral_window",
-    "qwen2",     "qwen2_window", "qwen3",  "qwen3_window",   "gpt2",
-    "gemma",     "gemma2",       "gemma3", "gemma2_biased",  "gemma3_older",
-    "granite",   "smollm3",      "phi3",   "granite_biased", "smollm3_window",
-    "phi3_part", "olmo2",        "olmo3",  "stablelm",       "stablelm_parallel",
-    "ministral"};
+    "llama",     "llama_biased", "llama3",   "mistral",        "mistral_window",
+    "qwen2",     "qwen2_window", "qwen3",    "qwen3_window",   "gpt2",
+    "gemma",     "gemma2",       "gemma3",   "gemma2_biased",  "gemma3_older",
+    "granite",   "smollm3",      "phi3",     "granite_biased", "smollm3_window",
+    "phi3_part", "olmo2",        "olmo3",    "stablelm",       "stablelm_parallel",
+    "ministral", "llama_yarn",   "phi3_long"};
+// Decoders that differ from others only in how they are read.
+const char* const kVariants[] = {"llama_proportional", "gemma3_images", "ministral3",
+                                 "ministral3_images"};
 // Decoders with weights after a step.
-const char* const kStepped[] = {"gemma", "gemma3",   "granite",           "smollm3",   "phi3_part",
-                                "olmo2", "stablelm", "stablelm_parallel", "ministral", "olmo3"};
+const char* const kStepped[] = {"gemma",     "gemma3", "granite",    "smollm3",
+                                "phi3_part", "olmo2",  "stablelm",   "stablelm_parallel",
+                                "ministral", "olmo3",  "llama_yarn", "phi3_long"};
 const char* const kEncoders[] = {"bert",    "bert_classes",    "bert_sentences",
                                  "roberta", "roberta_classes", "distilbert_classes",
                                  "albert",  "albert_classes"};
@@ -141,17 +145,20 @@ class Models : public testing::TestWithParam<ModelCase> {
 
 class Decoders : public Models {
  protected:
+  void expect_forward();
   void expect_decoded(double close);
   void expect_greedy();
 };
 
-TEST_P(Decoders, ForwardAndLossAreThoseOfTransformers) {
+void Decoders::expect_forward() {
   const Numbers& logits = expected("logits");
   EXPECT_LT(difference(run("forward", {"tokens"}, "logits", logits.shape), logits.floats()),
             kClose);
   const std::vector<float> loss = run("loss", {"tokens", "labels"}, "loss", {});
   EXPECT_LT(difference(loss, expected("loss").floats()), kClose);
 }
+
+TEST_P(Decoders, ForwardAndLossAreThoseOfTransformers) { expect_forward(); }
 
 // A prompt in two parts, then token by token, gives the same logits as forward.
 void Decoders::expect_decoded(double close) {
@@ -269,14 +276,21 @@ TEST_P(Decoders, ATrainingInBf16LowersTheLoss) {
   expect_training({"tokens", "labels"}, 0.1);
 }
 
-class SteppedDecoders : public Models {};
+class SteppedDecoders : public Decoders {};
 
 // Gradients flow through the scales, norms and rotations of the architecture.
 TEST_P(SteppedDecoders, AStepChangesTheFirstLayerAsPyTorchDoes) {
-  const Numbers& logits = expected("logits");
-  EXPECT_LT(difference(run("forward", {"tokens"}, "logits", logits.shape), logits.floats()),
-            kClose);
+  expect_forward();
   EXPECT_GE(expect_step({"tokens", "labels"}), 3);
+}
+
+class VariantsOfDecoders : public Decoders {};
+
+TEST_P(VariantsOfDecoders, ComputeWhatTransformersComputes) {
+  expect_forward();
+  expect_decoded(kClose);
+  expect_greedy();
+  expect_training({"tokens", "labels"}, kClose);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SteppedDecoders,
@@ -287,6 +301,9 @@ INSTANTIATE_TEST_SUITE_P(All, SteppedDecoders,
 INSTANTIATE_TEST_SUITE_P(All, Decoders,
                          testing::Combine(testing::ValuesIn(kDecoders),
                                           testing::ValuesIn(kDevices)),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(All, VariantsOfDecoders,
+                         testing::Combine(testing::ValuesIn(kVariants), testing::Values("cpu")),
                          name_of_case);
 
 class Encoders : public Models {

@@ -101,6 +101,12 @@ Result<json> scaling_of(const json& config) {
     }
     BOWLINE_REQUIRE(type == "linear" || type == "llama3" || type == "yarn",
                     "GGUF has no key for the RoPE scaling \"{}\".", escaped(type));
+    for (const char* const extra :
+         {"attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"}) {
+      BOWLINE_REQUIRE(type != "yarn" || value_at(out, extra).is_null(),
+                      "The RoPE scaling in config.json has \"{}\", for which GGUF has no key.",
+                      extra);
+    }
     out["rope_type"] = type;
     return out;
   }

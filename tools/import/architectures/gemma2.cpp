@@ -2,8 +2,6 @@
 // scores and logits, and a sliding window in every other layer.
 //
 // Source  transformers, models/gemma2/modeling_gemma2.py; Gemma Team, "Gemma 2", 2024, section 2.
-#include <cmath>
-
 #include "base/status.h"
 #include "blocks/llama_family.h"
 
@@ -27,14 +25,8 @@ Result<DecoderParts> declare_gemma2(Weights& weights, Fields& config) {
   LlamaForm form = kForm;
   form.qkv_bias = form.out_bias = config.boolean_or("attention_bias", false);
   BOWLINE_TRY_ASSIGN(DecoderParts p, declare_llama(weights, config, form));
-  p.embedding_scale =
-      weights.constant("embedding_scale", std::sqrt(static_cast<double>(p.sizes.width)));
-  p.attention_scale = 1 / std::sqrt(config.number_or("query_pre_attn_scalar", 1e-3, 1e6, 256));
+  add_gemma_factors(weights, config, p, 30);
   p.attention_softcap = softcap_of(config, "attn_logit_softcapping", 50);
-  const double logit_softcap = softcap_of(config, "final_logit_softcapping", 30);
-  if (logit_softcap != 0) {
-    p.logit_softcap = weights.constant("logit_softcap", logit_softcap);
-  }
   BOWLINE_TRY(Status(config.status()));
   return p;
 }

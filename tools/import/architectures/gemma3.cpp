@@ -2,8 +2,6 @@
 // with a sliding window.
 //
 // Source  transformers, models/gemma3/modeling_gemma3.py; Gemma Team, "Gemma 3", 2025, section 2.
-#include <cmath>
-
 #include "base/status.h"
 #include "blocks/llama_family.h"
 
@@ -31,13 +29,7 @@ Result<DecoderParts> declare_gemma3(Weights& weights, Fields& config) {
                      .is_tied = true,
                      .rotary = {.theta = 1e6, .local_theta_key = "rope_local_base_freq"},
                      .is_windowed = is_windowed}));
-  p.embedding_scale =
-      weights.constant("embedding_scale", std::sqrt(static_cast<double>(p.sizes.width)));
-  p.attention_scale = 1 / std::sqrt(config.number_or("query_pre_attn_scalar", 1e-3, 1e6, 256));
-  const double logit_softcap = softcap_of(config, "final_logit_softcapping", 0);
-  if (logit_softcap != 0) {
-    p.logit_softcap = weights.constant("logit_softcap", logit_softcap);
-  }
+  add_gemma_factors(weights, config, p, 0);
   BOWLINE_TRY(Status(config.status()));
   return p;
 }

@@ -9,12 +9,14 @@ namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_phi3(Weights& weights, Fields& config) {
-  BOWLINE_TRY_ASSIGN(DecoderParts p, declare_llama(weights, config,
-                                                   {.fused = true,
-                                                    .eps = 1e-5,
-                                                    .rotary = {.partial = 1},
-                                                    .is_windowed = is_every_layer,
-                                                    .window = 0}));
+  BOWLINE_TRY_ASSIGN(
+      DecoderParts p,
+      declare_llama(weights, config,
+                    {.fused = true,
+                     .eps = 1e-5,
+                     .rotary = {.partial = 1, .longrope_names = "su yarn", .original = 4096},
+                     .is_windowed = is_every_layer,
+                     .window = 0}));
   p.residual_dropout = config.number_or("resid_pdrop", 0, 0.999, 0);
   BOWLINE_TRY(Status(config.status()));
   return p;
@@ -22,9 +24,8 @@ Result<DecoderParts> declare_phi3(Weights& weights, Fields& config) {
 
 // Source  transformers, configuration_phi3.py.
 constexpr KeyRule kPhi3Keys[] = {
-    {"resid_pdrop sliding_window partial_rotary_factor"},
-    {"original_max_position_embeddings", KeyUse::harmless},  // of longrope, which is refused
-    {"embd_pdrop", KeyUse::harmless},                        // transformers does not read it
+    {"resid_pdrop sliding_window partial_rotary_factor original_max_position_embeddings"},
+    {"embd_pdrop", KeyUse::harmless},  // transformers does not read it
     {"attention_bias", KeyUse::fixed, "[false, null]"},
 };
 

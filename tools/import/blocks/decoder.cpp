@@ -1,6 +1,7 @@
 #include "blocks/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/escape.h"
 #include "base/status.h"
@@ -177,7 +178,7 @@ class Decoder {
     } else {
       parts = {l.linear(x, *p_.q), l.linear(x, *p_.k), l.linear(x, *p_.v)};
     }
-    const Value q = rotated(l, heads(l, parts[0], s_.heads, p_.q_norm, site), site);
+    const Value q = queries(l, heads(l, parts[0], s_.heads, p_.q_norm, site), site);
     const Value k = rotated(l, heads(l, parts[1], s_.kv_heads, p_.k_norm, site), site);
     const Value v = heads(l, parts[2], s_.kv_heads, std::nullopt, site);
     const std::vector<GraphDim> flat = {site.batch, site.rows, s_.heads * s_.head_dim};
@@ -188,10 +189,17 @@ class Decoder {
 
   // Attributes of the attention of a layer.
   std::vector<Attribute> seeing(const Site& site) const {
+    const LayerKind& kind = p_.kinds[site.layer];
+    double scale = p_.attention_scale;
+    if (kind.rotation && kind.rotation->scales_all()) {
+      const double own = 1 / std::sqrt(static_cast<double>(s_.head_dim));
+      const double factor = kind.rotation->attention_factor;
+      scale = (scale == 0 ? own : scale) * factor * factor;
+    }
     return {{"causal", true},
-            {"scale", p_.attention_scale},
+            {"scale", scale},
             {"softcap", p_.attention_softcap},
-            {"window", p_.kinds[site.layer].window}};
+            {"window", kind.window}};
   }
 
   Value heads(Layers& l, Value x, int64_t count, const std::optional<Norm>& norm,
@@ -199,6 +207,13 @@ class Decoder {
     const Value all = norm && p_.norms_all_heads ? l.norm(x, *norm) : x;
     const Value split = l.reshape(all, {site.batch, site.rows, count, s_.head_dim});
     return norm && !p_.norms_all_heads ? l.norm(split, *norm) : split;
+  }
+
+  // Scores are products of a query and a key, so the queries get the factors of both.
+  Value queries(Layers& l, Value x, const Site& site) {
+    const std::optional<Rotation>& r = p_.kinds[site.layer].rotation;
+    const bool scales = r && r->attention_factor != 1 && !r->scales_all();
+    return rotated(l, scales ? l.mul(x, l.read(*p_.query_factors)) : x, site);
   }
 
   Value rotated(Layers& l, Value x, const Site& site) {
@@ -217,7 +232,8 @@ class Decoder {
                    {"factor", r->factor},
                    {"low_frequency_factor", r->low_frequency_factor},
                    {"high_frequency_factor", r->high_frequency_factor},
-                   {"original_length", r->original_length}});
+                   {"original_length", r->original_length},
+                   {"frequencies", r->frequencies}});
   }
 
   // Attention over the cached rows and the new rows. It runs in the dtype of the cache, so the

@@ -36,6 +36,9 @@ struct DecoderParts {
   // Layer i has the kind i % size. The size is the number of layers in the body of the Repeat and
   // divides the layer count.
   std::vector<LayerKind> kinds = {{}};
+  // (optional) Factors [head_dim] of rotated queries, if the attention factor of a rotation does
+  // not hold for all channels.
+  std::optional<Weight> query_factors;
   double attention_scale = 0;    // factor of the scores; 0: 1 / sqrt(head_dim)
   double attention_softcap = 0;  // soft-capping of the scores; 0: off
   std::optional<Norm> attention_norm;

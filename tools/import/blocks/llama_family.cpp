@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/escape.h"
@@ -130,18 +131,38 @@ Result<DecoderParts> settings_of(Fields& config, const LlamaForm& form) {
   return p;
 }
 
-// Limits the context to texts whose rotation does not depend on their length.
-void limit_context(Weights& weights, DecoderParts& p) {
+// Makes the constants that the rotations need, and limits the context to texts whose rotation does
+// not depend on their length.
+Status add_rotations(Weights& weights, DecoderParts& p) {
+  double factor = 1;
   for (const LayerKind& kind : p.kinds) {
-    if (kind.rotation && kind.rotation->limit > 0 && kind.rotation->limit <= p.sizes.context) {
-      p.sizes.context = kind.rotation->limit;
+    if (!kind.rotation) {
+      continue;
+    }
+    const Rotation& r = *kind.rotation;
+    if (r.limit > 0 && r.limit <= p.sizes.context) {
       weights.note(
-          fmt::format("The rotation \"{}\" changes with the length of a text. The model has the "
-                      "rotation of texts of up to {} tokens, its context length.",
-                      kind.rotation->kind, kind.rotation->limit));
-      return;
+          fmt::format("The config treats the positions of longer texts in another way (\"{}\"). "
+                      "The model supports texts of up to {} tokens, its context length.",
+                      r.kind, r.limit));
+      p.sizes.context = r.limit;
+    }
+    if (r.attention_factor == 1 || r.scales_all()) {
+      continue;
+    }
+    BOWLINE_REQUIRE_CODE(factor == 1 || factor == r.attention_factor, Code::unsupported,
+                         "Layers rotate a part of their channels with two attention factors ({} "
+                         "and {}), which is not supported.",
+                         factor, r.attention_factor);
+    factor = r.attention_factor;
+    std::vector<float> factors(static_cast<size_t>(p.sizes.head_dim), 1.0f);
+    std::fill_n(factors.begin(), r.dims, static_cast<float>(factor * factor));
+    if (!p.query_factors) {
+      p.query_factors =
+          repeated(weights.constant("query_factors", std::move(factors)), p.sizes.layers);
     }
   }
+  return {};
 }
 
 }  // namespace
@@ -157,6 +178,17 @@ double softcap_of(Fields& config, const char* key, double otherwise) {
   return config.number_or(key, 1e-3, 1e6, config.is_null(key) ? 0 : otherwise);
 }
 
+void add_gemma_factors(Weights& weights, Fields& config, DecoderParts& parts,
+                       double logit_softcap) {
+  parts.embedding_scale =
+      weights.constant("embedding_scale", std::sqrt(static_cast<double>(parts.sizes.width)));
+  parts.attention_scale = 1 / std::sqrt(config.number_or("query_pre_attn_scalar", 1e-3, 1e6, 256));
+  const double cap = softcap_of(config, "final_logit_softcapping", logit_softcap);
+  if (cap != 0) {
+    parts.logit_softcap = weights.constant("logit_softcap", cap);
+  }
+}
+
 bool is_behind_first_layers(Fields& config, int64_t layer) {
   return layer >= config.integer_or("max_window_layers", 0, 4096, 28);
 }
@@ -165,7 +197,7 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
   BOWLINE_TRY_ASSIGN(DecoderParts p, settings_of(config, form));
   const DecoderSizes& s = p.sizes;
   const double eps = config.number_or(form.eps_key, 1e-12, 1, form.eps);
-  limit_context(weights, p);
+  BOWLINE_TRY(add_rotations(weights, p));
   weights.add_prefix("model.", "lm_head.");
   weights.drop("model.layers.*.self_attn.rotary_emb.inv_freq",
                "frequencies are computed from the config");

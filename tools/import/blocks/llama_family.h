@@ -65,6 +65,10 @@ bool is_behind_first_layers(Fields& config, int64_t layer);
 // The constant in each layer.
 Weight repeated(const Weight& constant, int64_t layers);
 
+// Adds what Gemma 2 and 3 multiply embeddings and scores with, and their cap of logits, whose
+// default is `logit_softcap`.
+void add_gemma_factors(Weights& weights, Fields& config, DecoderParts& parts, double logit_softcap);
+
 // Reads a cap of logits or scores: 0 (off) if it is null.
 double softcap_of(Fields& config, const char* key, double otherwise);
 

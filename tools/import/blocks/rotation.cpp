@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <optional>
 
 #include "base/escape.h"
 #include "base/projected.h"
 #include "base/status.h"
+#include "base/words.h"
 #include "source/keys.h"
 
 namespace bowline::import {
@@ -16,6 +19,7 @@ namespace {
 constexpr double kMostTheta = 1e9;
 constexpr double kMostFactor = 1e6;
 constexpr int64_t kMostLength = int64_t{1} << 24;
+constexpr int64_t kMostPairs = 1024;  // of Rope
 constexpr const char* kOriginal = "original_max_position_embeddings";
 constexpr std::string_view kNestedKey = "rope_parameters";  // may have entries of layer types
 constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
@@ -24,18 +28,25 @@ constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attenti
 struct Reading {
   Fields& fields;
   Fields& config;
+  int64_t head_dim = 0;
+  int64_t dims = 0;  // rotated channels
   int64_t context = 0;
+  double partial = 1;
+  int64_t otherwise = 0;  // default of original()
 
   // The length that the model was trained with before its context was extended. Older configs have
   // the key beside the object.
   int64_t original() const {
-    const int64_t beside = config.integer_or(kOriginal, 1, kMostLength, context);
+    const int64_t beside = config.integer_or(kOriginal, 1, kMostLength, otherwise);
     const int64_t length = fields.integer_or(kOriginal, 1, kMostLength, beside);
     if (config.has(kOriginal) && beside != length) {
       config.fail(fmt::format("{} and {} have different values of \"{}\".", config.what(),
                               fields.what(), kOriginal));
     }
     return length;
+  }
+  double frequency(int64_t pair, double base, int64_t of) const {
+    return std::pow(base, -2 * static_cast<double>(pair) / static_cast<double>(of));
   }
 };
 
@@ -62,9 +73,87 @@ void read_dynamic(const Reading& from, Rotation& r) {
   r.limit = from.context;
 }
 
+// The pair that turns `turns` times over the training length, as a real number.
+double pair_of(double turns, const Reading& from, double base, int64_t length) {
+  return static_cast<double>(from.dims) *
+         std::log(static_cast<double>(length) / (turns * 2 * std::numbers::pi)) /
+         (2 * std::log(base));
+}
+
+double yarn_scale(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+}
+
+// Source  Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models", 2023.
+void read_yarn(const Reading& from, Rotation& r) {
+  Fields& f = from.fields;
+  const int64_t length = from.original();
+  const double extended = static_cast<double>(from.context) / static_cast<double>(length);
+  const double factor = f.number_or("factor", 1, kMostFactor, std::max(extended, 1.0));
+  const double fast = f.number_or("beta_fast", 1e-6, kMostFactor, 32);
+  const double slow = f.number_or("beta_slow", 1e-6, kMostFactor, 1);
+  const double mscale = f.number_or("mscale", 0, kMostFactor, 0);
+  const double mscale_all = f.number_or("mscale_all_dim", 0, kMostFactor, 0);
+  const double scale = mscale != 0 && mscale_all != 0
+                           ? yarn_scale(factor, mscale) / yarn_scale(factor, mscale_all)
+                           : yarn_scale(factor, 1);
+  r.attention_factor = f.number_or("attention_factor", 1e-6, kMostFactor, scale);
+  const bool whole = f.boolean_or("truncate", true);
+  double low = pair_of(fast, from, r.base, length);
+  double high = pair_of(slow, from, r.base, length);
+  low = std::max(whole ? std::floor(low) : low, 0.0);
+  high = std::min(whole ? std::ceil(high) : high, static_cast<double>(from.dims - 1));
+  high = high == low ? high + 0.001 : high;
+  for (int64_t j = 0; j < from.dims / 2; ++j) {
+    const double divided = std::clamp((static_cast<double>(j) - low) / (high - low), 0.0, 1.0);
+    r.frequencies.push_back(from.frequency(j, r.base, from.dims) *
+                            (divided / factor + (1 - divided)));
+  }
+}
+
+// The short list of divisors is for texts up to the original length, the long one for longer texts.
+// A graph has the short one. Source: Ding et al., "LongRoPE", 2024.
+void read_longrope(const Reading& from, Rotation& r) {
+  Fields& f = from.fields;
+  const int64_t length = from.original();
+  const std::vector<double> divisors = f.numbers("short_factor", 1, kMostFactor);
+  const std::vector<double> others = f.numbers("long_factor", 1, kMostFactor);
+  for (const auto& [key, list] :
+       {std::pair("short_factor", &divisors), std::pair("long_factor", &others)}) {
+    if (std::ssize(*list) != from.dims / 2) {
+      f.fail(fmt::format("{}: \"{}\" has {} factors, but {} pairs of channels are rotated.",
+                         f.what(), key, list->size(), from.dims / 2));
+      return;
+    }
+  }
+  const double extended = f.number_or(
+      "factor", 1e-6, kMostFactor, static_cast<double>(from.context) / static_cast<double>(length));
+  const double scale =
+      extended <= 1 ? 1 : std::sqrt(1 + std::log(extended) / std::log(static_cast<double>(length)));
+  r.attention_factor = f.number_or("attention_factor", 1e-6, kMostFactor, scale);
+  for (int64_t j = 0; j < from.dims / 2; ++j) {
+    r.frequencies.push_back(from.frequency(j, r.base, from.dims) /
+                            divisors[static_cast<size_t>(j)]);
+  }
+  r.limit = length;
+}
+
+// The frequencies are those of the whole head, and the last pairs do not rotate.
+void read_proportional(const Reading& from, Rotation& r) {
+  const double factor = from.fields.number_or("factor", 1, kMostFactor, 1);
+  const int64_t pairs = from.head_dim / 2;
+  const auto rotated = static_cast<int64_t>(from.partial * static_cast<double>(from.head_dim) / 2);
+  for (int64_t j = 0; j < pairs; ++j) {
+    r.frequencies.push_back(j < rotated ? from.frequency(j, r.base, from.head_dim) / factor : 0);
+  }
+  r.dims = 0;
+}
+
 // Keys of every kind.
 constexpr KeyRule kCommonKeys[] = {{"rope_theta rope_type type"}};
 constexpr KeyRule kPartialKeys[] = {{"partial_rotary_factor"}};
+constexpr KeyRule kLateKeys[] = {{"llama_4_scaling_beta"},
+                                 {"max_position_embeddings", KeyUse::harmless}};  // of the config
 constexpr KeyRule kWholeKeys[] = {{"partial_rotary_factor", KeyUse::fixed, "[1, null]"}};
 // Keys of one kind. transformers ignores the original length of a linear scaling.
 constexpr KeyRule kLinearKeys[] = {{"factor"},
@@ -72,6 +161,13 @@ constexpr KeyRule kLinearKeys[] = {{"factor"},
 constexpr KeyRule kLlama3Keys[] = {
     {"factor low_freq_factor high_freq_factor original_max_position_embeddings"}};
 constexpr KeyRule kDynamicKeys[] = {{"factor", KeyUse::harmless}};  // up to the context length
+constexpr KeyRule kYarnKeys[] = {
+    {"factor original_max_position_embeddings attention_factor beta_fast beta_slow mscale "
+     "mscale_all_dim truncate"}};
+constexpr KeyRule kLongropeKeys[] = {
+    {"short_factor original_max_position_embeddings attention_factor factor"},
+    {"long_factor", KeyUse::harmless}};  // of longer texts than the model supports
+constexpr KeyRule kProportionalKeys[] = {{"factor partial_rotary_factor"}};
 
 struct Kind {
   std::string_view name;
@@ -85,15 +181,21 @@ constexpr Kind kKinds[] = {
     {"dynamic", kDynamicKeys, read_dynamic},
     {"linear", kLinearKeys, read_linear},
     {"llama3", kLlama3Keys, read_llama3},
+    {"longrope", kLongropeKeys, read_longrope},
+    {"proportional", kProportionalKeys, read_proportional},
+    {"yarn", kYarnKeys, read_yarn},
 };
 
-Result<const Kind*> kind_of(Fields& fields) {
+Result<const Kind*> kind_of(Fields& fields, const RotaryForm& form) {
   const std::string older = fields.text_or("type", "default");
-  const std::string name = fields.text_or("rope_type", older);
+  std::string name = fields.text_or("rope_type", older);
   BOWLINE_TRY(Status(fields.status()));
   BOWLINE_REQUIRE_CODE(!fields.has("type") || older == name, Code::unsupported,
                        "{} has the \"rope_type\" \"{}\", but the \"type\" \"{}\".", fields.what(),
                        escaped(name), escaped(older));
+  if (!name.empty() && is_one_of(form.longrope_names, name)) {
+    name = "longrope";
+  }
   const auto found = std::ranges::find(kKinds, name, &Kind::name);
   const auto names = projected(kKinds, &Kind::name);
   BOWLINE_REQUIRE_CODE(found != std::end(kKinds), Code::unsupported,
@@ -104,13 +206,13 @@ Result<const Kind*> kind_of(Fields& fields) {
 }
 
 // The part of a head that is rotated.
-Result<double> partial_of(Fields& config, Fields& fields, const RotaryForm& form) {
+Result<double> partial_of(Fields& config, Fields& fields, const RotaryForm& form, bool is_own) {
   constexpr const char* key = "partial_rotary_factor";
-  if (form.partial == 0) {
+  if (form.partial == 0 && !is_own) {
     return 1.0;
   }
-  const double beside = config.number_or(key, 1e-6, 1, form.partial);
-  const double own = fields.number_or(key, 1e-6, 1, beside);
+  const double otherwise = form.partial == 0 ? 1 : form.partial;
+  const double own = fields.number_or(key, 1e-6, 1, config.number_or(key, 1e-6, 1, otherwise));
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_TRY(Status(fields.status()));
   BOWLINE_REQUIRE_CODE(config.number_or(key, 1e-6, 1, own) == own, Code::unsupported,
@@ -122,23 +224,33 @@ Result<double> partial_of(Fields& config, Fields& fields, const RotaryForm& form
 // Reads the rotation of an object with rotary settings.
 Result<Rotation> read_rotation(Fields& config, Fields& fields, const nlohmann::json& said,
                                double theta, const RotaryForm& form, const RotarySizes& sizes) {
-  BOWLINE_TRY_ASSIGN(const Kind* const kind, kind_of(fields));
-  BOWLINE_TRY_ASSIGN(const double partial, partial_of(config, fields, form));
+  BOWLINE_TRY_ASSIGN(const Kind* const kind, kind_of(fields, form));
+  const bool is_proportional = kind->read == read_proportional;
+  BOWLINE_TRY_ASSIGN(const double partial, partial_of(config, fields, form, is_proportional));
   Rotation r;
   r.kind = kind->name;
   r.interleaved = form.interleaved;
   r.base = fields.number_or("rope_theta", 1, kMostTheta, theta);
   const auto dims = static_cast<int64_t>(static_cast<double>(sizes.head_dim) * partial);
-  BOWLINE_REQUIRE_CODE(dims > 0 && dims % 2 == 0, Code::unsupported,
-                       "{}: the rotation covers {} of {} channels of a head, not an even number.",
-                       config.what(), dims, sizes.head_dim);
+  BOWLINE_REQUIRE_CODE(dims > 0 && dims % 2 == 0 && sizes.head_dim / 2 <= kMostPairs,
+                       Code::unsupported,
+                       "{}: the rotation covers {} of {} channels of a head. It must cover an even "
+                       "number, of at most {} channels.",
+                       config.what(), dims, sizes.head_dim, 2 * kMostPairs);
   r.dims = dims == sizes.head_dim ? 0 : dims;
-  kind->read({fields, config, sizes.context}, r);
+  const int64_t original = form.original == 0 ? sizes.context : form.original;
+  const Reading from = {fields, config, sizes.head_dim, dims, sizes.context, partial, original};
+  kind->read(from, r);
+  if (form.scales_late_queries && fields.number("llama_4_scaling_beta", 0, kMostFactor) != 0) {
+    r.limit = from.original();
+  }
   BOWLINE_TRY(Status(fields.status()));
   BOWLINE_TRY(Status(config.status()));
   const std::span<const KeyRule> partial_keys =
       form.partial == 0 ? std::span<const KeyRule>(kWholeKeys) : kPartialKeys;
-  BOWLINE_TRY(check_keys(fields.what(), said, {kCommonKeys, kind->keys, partial_keys}));
+  const std::span<const KeyRule> late_keys =
+      form.scales_late_queries ? std::span<const KeyRule>(kLateKeys) : std::span<const KeyRule>();
+  BOWLINE_TRY(check_keys(fields.what(), said, {kCommonKeys, kind->keys, partial_keys, late_keys}));
   return r;
 }
 

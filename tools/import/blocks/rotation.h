@@ -3,12 +3,13 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "source/json.h"
 
 namespace bowline::import {
 
-// The attributes of Rope.
+// The attributes of Rope, and the factor of its result.
 struct Rotation {
   double base = 10000;
   double factor = 1;
@@ -17,10 +18,17 @@ struct Rotation {
   int64_t original_length = 8192;
   int64_t dims = 0;  // rotated channels of a head; 0: all
   bool interleaved = false;
+  // (optional) Radians per position of each pair of channels, instead of the fields from `base` to
+  // `original_length`.
+  std::vector<double> frequencies;
+  // Factor of rotated channels. Scores are products of two of them.
+  double attention_factor = 1;
   // Length in tokens up to which the config defines this rotation. 0: any length.
   int64_t limit = 0;
   std::string_view kind = "default";  // as in a config
   bool operator==(const Rotation&) const = default;
+  // True if attention_factor changes all channels, and so is a factor of the scores.
+  bool scales_all() const { return attention_factor != 1 && dims == 0; }
 };
 
 // What an architecture says about its rotation, beside the config.
@@ -34,6 +42,13 @@ struct RotaryForm {
   // Scalings do not change these layers.
   std::string_view local_theta_key = {};
   double local_theta = 10000;  // its default
+  // (optional) Other names of "longrope", separated by spaces.
+  std::string_view longrope_names = {};
+  // Default of "original_max_position_embeddings". 0: the context length.
+  int64_t original = 0;
+  // Queries at positions from "original_max_position_embeddings" on are scaled if the rotation has
+  // "llama_4_scaling_beta".
+  bool scales_late_queries = false;
 };
 
 struct RotarySizes {

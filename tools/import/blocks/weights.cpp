@@ -145,6 +145,9 @@ Weights::Weights(const Source& source, const TextImportOptions& options, Model& 
     made.report.stored = t.stored;
     made.report.shape = t.shape;
   }
+  for (const std::string& part : source.other_parts) {
+    drop(part, "it is not of the text model");
+  }
   index_names();
 }
 

@@ -10,6 +10,7 @@
 #include "base/escape.h"
 #include "base/status.h"
 #include "huggingface/safetensors.h"
+#include "huggingface/text_part.h"
 #include "huggingface/tokenizer_config.h"
 #include "source/file.h"
 #include "source/json.h"
@@ -454,8 +455,14 @@ Result<Source> read_texts(const std::string& folder, std::string& encoder) {
   BOWLINE_TRY_ASSIGN(encoder, read_modules(folder, out, lowercases));
   const std::string path = encoder + "/config.json";
   BOWLINE_TRY_ASSIGN(out.config, read_object(folder, path));
+  BOWLINE_TRY(take_text_config(out));
   for (const char* name : {"config.json", "tokenizer_config.json", "generation_config.json"}) {
     BOWLINE_TRY(add_asset(encoder + "/" + name, name, "application/json", kMostJson, out));
+  }
+  if (!out.other_parts.empty()) {  // an export writes the text model alone
+    const std::string text = out.config.dump(2) + "\n";
+    const auto bytes = std::as_bytes(std::span(text));
+    out.assets.front().bytes.assign(bytes.begin(), bytes.end());
   }
   BOWLINE_TRY(read_tokenizer(encoder, out));
   BOWLINE_TRY(read_generation(encoder, out));
@@ -472,6 +479,7 @@ Result<Source> read(const std::string& folder, const import::Progress& progress)
   BOWLINE_TRY_ASSIGN(Source out, read_texts(folder, encoder));
   out.progress = progress;
   BOWLINE_TRY(read_tensors(encoder, out));
+  name_text_tensors(out);
   return out;
 }
 

@@ -55,6 +55,9 @@ struct Source {
   nlohmann::json config;  // an object with the keys of config.json, for every format
   std::vector<SourceTensor> tensors;
   std::vector<SourceAsset> assets;
+  // Patterns of names of tensors that are not of the text model ("*": any characters). They are
+  // dropped.
+  std::vector<std::string> other_parts;
   // Model metadata beside the config: the texts of kSpecialTokens, "eos_token_ids", "pooling",
   // "normalize", "max_tokens", and "prompt" (prepended to each text that is embedded).
   Settings metadata;

@@ -1,0 +1,32 @@
+// Ministral 3, the text model: a Mistral whose context is extended by YaRN, and whose queries are
+// scaled at late positions.
+//
+// Source  transformers, models/ministral3/modeling_ministral3.py.
+#include "blocks/llama_family.h"
+
+namespace bowline::import {
+namespace {
+
+Result<DecoderParts> declare_ministral3(Weights& weights, Fields& config) {
+  return declare_llama(weights, config,
+                       {.eps = 1e-5,
+                        .head_dim = 128,
+                        .rotary = {.theta = 1e6, .scales_late_queries = true},
+                        .is_windowed = is_every_layer,
+                        .window = 0});
+}
+
+// Source  transformers, configuration_ministral3.py.
+constexpr KeyRule kMinistral3Keys[] = {
+    {"sliding_window"},
+    {"attention_bias", KeyUse::fixed, "[false, null]"},
+};
+
+constexpr Architecture kMinistral3Architectures[] = {
+    {"ministral3", build_decoder<declare_ministral3>, {{kMinistral3Keys, kLlamaFamilyKeys}}}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_ministral3() { return kMinistral3Architectures; }
+
+}  // namespace bowline::import
