@@ -7,6 +7,7 @@
 
 #include "model/tied_model.h"
 #include "params/home.h"
+#include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
 namespace bowline::test {
@@ -490,8 +491,7 @@ TEST(OpenReader, ReadsAWeightWhenItIsNeeded) {
 TEST(OpenReader, WhatWasMovedIsWhatWasChecked) {
   Asked asked{file_of_tied_model()};
   ModelReader reader = asked.reader();
-  reader.read = [&asked, inner = reader.read, reads = 0](uint64_t first,
-                                                         std::span<std::byte> out) mutable {
+  reader.read = [inner = reader.read, reads = 0](uint64_t first, std::span<std::byte> out) mutable {
     Status status = inner(first, out);
     if (first == 4096 && ++reads > 1) {
       out[0] ^= std::byte{1};

@@ -68,10 +68,8 @@ Status make(GoldenModel golden, const std::string& path) {
     if (row->range) {
       const auto bytes = file->range(*row->range);
       payloads.push_back(
-          {row->range.get(), bytes->length,
-           [bytes](uint64_t first, uint64_t count, auto&) -> Result<std::span<const std::byte>> {
-             BOWLINE_TRY_ASSIGN(const auto all, bytes->bytes());
-             return all.subspan(first, count);
+          {row->range.get(), bytes->length, [bytes](uint64_t first, uint64_t count, auto& scratch) {
+             return bytes->read(first, count, scratch);
            }});
     }
   }

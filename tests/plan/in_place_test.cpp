@@ -2,6 +2,7 @@
 // operand.
 #include <random>
 
+#include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
 namespace bowline::test {

@@ -7,6 +7,7 @@
 
 #include "faults/faulty_device.h"
 #include "faults/host_device.h"
+#include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
 namespace bowline::test::micro_batches {

@@ -128,7 +128,8 @@ TEST(Processes, RefuseDifferentRuns) {
   expect_refused(with(2, 1, {.adapter = true}, {}), "in process 1");
   const auto other_version = [](uint32_t rank, Message& m) {
     const std::string_view own = version();
-    const auto at = std::ranges::search(m, std::as_bytes(std::span(own))).begin();
+    const auto wanted = std::as_bytes(std::span(own));
+    const auto at = std::search(m.begin(), m.end(), wanted.begin(), wanted.end());
     if (rank == 0 && at != m.end()) {
       *at = std::byte{'9'};
     }
