@@ -111,6 +111,20 @@ MODELS = {
         **DECODER | dict(num_hidden_layers=4), num_key_value_heads=2, head_dim=16, sliding_window=5,
         layer_types=["sliding_attention", "full_attention"] * 2)),
     "ministral3": lambda: t.Ministral3ForCausalLM(t.Ministral3Config(**MINISTRAL3, sliding_window=5)),
+    "cohere": lambda: t.CohereForCausalLM(t.CohereConfig(**DECODER, num_key_value_heads=2, logit_scale=0.75, attention_bias=True)),
+    "cohere2": lambda: t.Cohere2ForCausalLM(t.Cohere2Config(
+        **DECODER, num_key_value_heads=2, logit_scale=1.5, sliding_window=5, layer_types=["sliding_attention", "full_attention"])),
+    "helium": lambda: t.HeliumForCausalLM(t.HeliumConfig(**DECODER, num_key_value_heads=2, head_dim=8, attention_bias=True)),
+    "ernie4_5": lambda: t.Ernie4_5ForCausalLM(t.Ernie4_5Config(**DECODER, num_key_value_heads=2, head_dim=16, use_bias=True)),
+    "seed_oss": lambda: t.SeedOssForCausalLM(t.SeedOssConfig(**DECODER, num_key_value_heads=2, head_dim=16)),
+    "arcee": lambda: t.ArceeForCausalLM(t.ArceeConfig(**DECODER, num_key_value_heads=2, mlp_bias=True)),
+    "nemotron": lambda: t.NemotronForCausalLM(t.NemotronConfig(**DECODER, num_key_value_heads=2, attention_bias=True)),
+    "exaone4": lambda: t.Exaone4ForCausalLM(t.Exaone4Config(
+        **DECODER, num_key_value_heads=2, sliding_window=5, sliding_window_pattern=2)),
+    "glm": lambda: t.GlmForCausalLM(t.GlmConfig(**DECODER, num_key_value_heads=2, head_dim=16)),
+    "glm4": lambda: t.Glm4ForCausalLM(t.Glm4Config(**DECODER, num_key_value_heads=2, head_dim=16)),
+    "starcoder2": lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**DECODER, num_key_value_heads=2, sliding_window=5)),
+    "phi": lambda: t.PhiForCausalLM(t.PhiConfig(**DECODER, num_key_value_heads=2)),
     # Text models within models of texts and images. The images have the least possible sizes.
     "gemma3_images": lambda: t.Gemma3ForConditionalGeneration(t.Gemma3Config(
         text_config=GEMMA3 | dict(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"]),
@@ -136,12 +150,14 @@ MODELS = {
 
 
 # Decoders with weights after a step.
-STEPPED = ("llama_yarn", "phi3_long", "gemma", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "stablelm_parallel", "ministral")
+# Decoders of one file each.
+FAMILIES = ("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "phi", "seed_oss", "starcoder2")
+STEPPED = (*FAMILIES, "llama_yarn", "phi3_long", "gemma", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "stablelm_parallel", "ministral")
 
 
 def randomize(model, generator):
-    """Wide weights, biases around 0, scales around 1 (in Gemma around 0, as it adds 1)."""
-    middle = 0.0 if model.config.model_type.startswith("gemma") else 1.0
+    """Wide weights, biases around 0, scales around 1 (around 0 if the architecture adds 1)."""
+    middle = 0.0 if model.config.model_type.startswith(("gemma", "nemotron")) else 1.0
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)

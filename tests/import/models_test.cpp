@@ -24,6 +24,10 @@ const char* const kVariants[] = {"llama_proportional", "gemma3_images", "ministr
 const char* const kStepped[] = {"gemma",     "gemma3", "granite",    "smollm3",
                                 "phi3_part", "olmo2",  "stablelm",   "stablelm_parallel",
                                 "ministral", "olmo3",  "llama_yarn", "phi3_long"};
+// Decoders of one file each, with weights after a step.
+const char* const kFamilies[] = {"arcee",    "cohere", "cohere2",  "ernie4_5",
+                                 "exaone4",  "glm",    "glm4",     "helium",
+                                 "nemotron", "phi",    "seed_oss", "starcoder2"};
 const char* const kEncoders[] = {"bert",    "bert_classes",    "bert_sentences",
                                  "roberta", "roberta_classes", "distilbert_classes",
                                  "albert",  "albert_classes"};
@@ -293,9 +297,15 @@ TEST_P(VariantsOfDecoders, ComputeWhatTransformersComputes) {
   expect_training({"tokens", "labels"}, kClose);
 }
 
+const auto kThreeDevices = testing::Values("cpu", "vulkan:0", "cuda-emu:0");
 INSTANTIATE_TEST_SUITE_P(All, SteppedDecoders,
-                         testing::Combine(testing::ValuesIn(kStepped),
-                                          testing::Values("cpu", "vulkan:0", "cuda-emu:0")),
+                         testing::Combine(testing::ValuesIn(kStepped), kThreeDevices),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Families, SteppedDecoders,
+                         testing::Combine(testing::ValuesIn(kFamilies), kThreeDevices),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Families, VariantsOfDecoders,
+                         testing::Combine(testing::ValuesIn(kFamilies), testing::Values("cpu")),
                          name_of_case);
 
 INSTANTIATE_TEST_SUITE_P(All, Decoders,

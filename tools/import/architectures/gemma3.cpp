@@ -8,11 +8,6 @@
 namespace bowline::import {
 namespace {
 
-// Every sixth layer sees all tokens, unless the config has another number.
-bool is_windowed(Fields& config, int64_t layer) {
-  return (layer + 1) % config.integer_or("sliding_window_pattern", 1, kMostSize, 6) != 0;
-}
-
 Result<DecoderParts> declare_gemma3(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
   BOWLINE_TRY_ASSIGN(
@@ -28,7 +23,7 @@ Result<DecoderParts> declare_gemma3(Weights& weights, Fields& config) {
                      .activation = "gelu_pytorch_tanh",
                      .is_tied = true,
                      .rotary = {.theta = 1e6, .local_theta_key = "rope_local_base_freq"},
-                     .is_windowed = is_windowed}));
+                     .is_windowed = is_before_nth<6>}));
   add_gemma_factors(weights, config, p, 0);
   BOWLINE_TRY(Status(config.status()));
   return p;

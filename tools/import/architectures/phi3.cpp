@@ -12,7 +12,8 @@ Result<DecoderParts> declare_phi3(Weights& weights, Fields& config) {
   BOWLINE_TRY_ASSIGN(
       DecoderParts p,
       declare_llama(weights, config,
-                    {.fused = true,
+                    {.fused_qkv = true,
+                     .fused_gate_up = true,
                      .eps = 1e-5,
                      .rotary = {.partial = 1, .longrope_names = "su yarn", .original = 4096},
                      .is_windowed = is_every_layer,

@@ -93,7 +93,7 @@ class Decoder {
   }
 
   Value head(Layers& l, Value x) {
-    Value logits = l.linear(l.norm(x, p_.final_norm), {.weight = p_.head, .bias = {}});
+    Value logits = l.linear(l.norm(x, p_.final_norm), {.weight = p_.head, .bias = p_.head_bias});
     if (p_.logit_divisor) {
       logits = l.g.op("Div", {logits, l.read(*p_.logit_divisor)});
     }

@@ -61,6 +61,7 @@ struct DecoderParts {
   Activation activation;
   Norm final_norm;
   Weight head;
+  std::optional<Weight> head_bias;
   std::optional<Weight> logit_divisor;
   std::optional<Weight> logit_softcap;  // soft-capping: logits = cap * tanh(logits / cap)
   // Dropout rates of the training: for the embeddings, and for the output of each part of a layer.

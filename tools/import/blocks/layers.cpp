@@ -13,16 +13,10 @@ namespace bowline::import {
 Result<Activation> activation_of(const std::string& name) {
   const Activation erf = {"Gelu", {}}, tanh = {"Gelu", {{"form", "tanh"}}}, silu = {"Silu", {}};
   const std::map<std::string, Activation> known = {
-      {"gelu", erf},
-      {"gelu_python", erf},
-      {"gelu_new", tanh},
-      {"gelu_fast", tanh},
-      {"gelu_pytorch_tanh", tanh},
-      {"silu", silu},
-      {"swish", silu},
-      {"relu", {"Relu", {}}},
-      {"tanh", {"Tanh", {}}},
-      {"sigmoid", {"Sigmoid", {}}},
+      {"gelu", erf},          {"gelu_python", erf},         {"gelu_new", tanh},
+      {"gelu_fast", tanh},    {"gelu_pytorch_tanh", tanh},  {"silu", silu},
+      {"swish", silu},        {"relu", {"Relu", {}}},       {"relu2", {"Relu", {}, true}},
+      {"tanh", {"Tanh", {}}}, {"sigmoid", {"Sigmoid", {}}},
   };
   const auto found = known.find(name);
   const auto name_of = [](const auto& entry) { return entry.first; };
@@ -75,7 +69,8 @@ Value Layers::embed(const Weight& table, Value ids) {
 }
 
 Value Layers::activate(Value x, const Activation& activation) {
-  return g.op(activation.op, {x}, activation.attributes);
+  const Value y = g.op(activation.op, {x}, activation.attributes);
+  return activation.is_squared ? g.op("Square", {y}) : y;
 }
 
 Value Layers::dropout(Value x, double rate, int stream) {

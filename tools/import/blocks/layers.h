@@ -29,6 +29,7 @@ struct Norm {
 struct Activation {
   std::string op;
   std::vector<Attribute> attributes;
+  bool is_squared = false;
 };
 // Returns the activation with this name in configs.
 // Errors  unsupported: the message lists the supported activations.

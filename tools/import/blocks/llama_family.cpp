@@ -84,6 +84,15 @@ Result<int64_t> window_of(Fields& config, const LlamaForm& form, const DecoderSi
   return hides ? stated : 0;
 }
 
+bool is_rotated(Fields& config, const LlamaForm& form, std::string_view type, int64_t layer) {
+  const bool has_window = config.has("sliding_window") ? !config.is_null("sliding_window") : true;
+  const bool is_windowed = has_window && type == "sliding_attention";
+  const bool is_one_of_all = form.rotated == LlamaForm::Rotated::all ||
+                             (form.rotated == LlamaForm::Rotated::windowed_or_all && !has_window);
+  return (is_one_of_all || is_windowed) &&
+         (form.is_rotary == nullptr || form.is_rotary(config, layer));
+}
+
 // Computes DecoderParts::kinds.
 Result<std::vector<LayerKind>> kinds_of(Fields& config, const LlamaForm& form,
                                         const DecoderSizes& sizes) {
@@ -99,7 +108,7 @@ Result<std::vector<LayerKind>> kinds_of(Fields& config, const LlamaForm& form,
     }
     LayerKind& kind = out.emplace_back();
     kind.window = type == "sliding_attention" ? window : 0;
-    if (form.is_rotary == nullptr || form.is_rotary(config, i)) {
+    if (is_rotated(config, form, type, i)) {
       kind.rotation = rotations[type];
     }
   }
@@ -165,6 +174,64 @@ Status add_rotations(Weights& weights, DecoderParts& p) {
   return {};
 }
 
+// Declares the products and norms of a model.
+class LlamaTensors {
+ public:
+  LlamaTensors(Weights& weights, const LlamaForm& form, const DecoderSizes& sizes, double eps)
+      : weights_(weights),
+        form_(form),
+        sizes_(sizes),
+        kind_(form.layer_norms ? Norm::Kind::layer : Norm::Kind::rms),
+        eps_(eps) {
+    if (form.norm_offset) {
+      offset_ = weights.constant("norm_offset", 1);
+    }
+    if (form.layer_norms && !form.norm_bias) {
+      beta_ = weights.constant("norm_bias", std::vector<float>(static_cast<size_t>(sizes.width)));
+    }
+  }
+
+  Linear linear(std::string_view name, int64_t out, int64_t in, bool bias) const {
+    Linear made{list(name, "weight", {out, in}), {}};
+    if (bias) {
+      made.bias = list(name, "bias", {out});
+    }
+    return made;
+  }
+  // A norm in each layer.
+  Norm norm(std::string_view name, int64_t width) const {
+    Norm made{kind_, list(name, "weight", {width}), {}, eps_};
+    if (offset_) {
+      made.offset = repeated(*offset_, sizes_.layers);
+    }
+    if (form_.layer_norms) {
+      made.beta = beta_ ? repeated(*beta_, sizes_.layers) : list(name, "bias", {width});
+    }
+    return made;
+  }
+  Norm final_norm() const {
+    const std::string name(form_.names.final_norm);
+    Norm made{kind_, weights_.one(name + ".weight", {sizes_.width}), {}, eps_, offset_};
+    if (form_.layer_norms) {
+      made.beta = beta_ ? *beta_ : weights_.one(name + ".bias", {sizes_.width});
+    }
+    return made;
+  }
+
+ private:
+  Weight list(std::string_view name, const char* part, const std::vector<int64_t>& shape) const {
+    return weights_.list(fmt::format("model.layers.{{}}.{}.{}", name, part), sizes_.layers, shape);
+  }
+
+  Weights& weights_;
+  const LlamaForm& form_;
+  const DecoderSizes& sizes_;
+  Norm::Kind kind_;
+  double eps_;
+  std::optional<Weight> offset_;
+  std::optional<Weight> beta_;  // zeros, if the norms have no biases
+};
+
 }  // namespace
 
 Weight repeated(const Weight& constant, int64_t layers) {
@@ -196,75 +263,56 @@ bool is_behind_first_layers(Fields& config, int64_t layer) {
 Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const LlamaForm& form) {
   BOWLINE_TRY_ASSIGN(DecoderParts p, settings_of(config, form));
   const DecoderSizes& s = p.sizes;
-  const double eps = config.number_or(form.eps_key, 1e-12, 1, form.eps);
   BOWLINE_TRY(add_rotations(weights, p));
   weights.add_prefix("model.", "lm_head.");
   weights.drop("model.layers.*.self_attn.rotary_emb.inv_freq",
                "frequencies are computed from the config");
   weights.drop("model.rotary_emb.inv_freq", "frequencies are computed from the config");
 
-  const auto list = [&](const char* name, const char* part, std::vector<int64_t> shape) {
-    return weights.list(fmt::format("model.layers.{{}}.{}.{}", name, part), s.layers, shape);
-  };
-  const auto linear = [&](const char* name, int64_t out, int64_t in, bool bias) {
-    Linear made{list(name, "weight", {out, in}), {}};
-    if (bias) {
-      made.bias = list(name, "bias", {out});
-    }
-    return made;
-  };
-  std::optional<Weight> offset, offsets;
-  if (form.norm_offset) {
-    offset = weights.constant("norm_offset", 1);
-    offsets = repeated(*offset, s.layers);
-  }
-  const auto norm = [&](const char* name, int64_t width) {
-    return form.layer_norms
-               ? Norm{Norm::Kind::layer, list(name, "weight", {width}), list(name, "bias", {width}),
-                      eps}
-               : Norm{Norm::Kind::rms, list(name, "weight", {width}), {}, eps, offsets};
-  };
+  const LlamaTensors tensors(weights, form, s, config.number_or(form.eps_key, 1e-12, 1, form.eps));
   const int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   p.embedding = weights.one("model.embed_tokens.weight", {s.vocabulary, s.width});
   if (form.norms != LlamaForm::Norms::behind) {
-    p.attention_norm = norm("input_layernorm", s.width);
+    p.attention_norm = tensors.norm("input_layernorm", s.width);
   }
-  if (form.fused) {
-    p.qkv = linear("self_attn.qkv_proj", q + 2 * kv, s.width, form.qkv_bias);
+  if (form.fused_qkv) {
+    p.qkv = tensors.linear("self_attn.qkv_proj", q + 2 * kv, s.width, form.qkv_bias);
   } else {
-    p.q = linear("self_attn.q_proj", q, s.width, form.qkv_bias);
-    p.k = linear("self_attn.k_proj", kv, s.width, form.qkv_bias);
-    p.v = linear("self_attn.v_proj", kv, s.width, form.qkv_bias);
+    p.q = tensors.linear("self_attn.q_proj", q, s.width, form.qkv_bias);
+    p.k = tensors.linear("self_attn.k_proj", kv, s.width, form.qkv_bias);
+    p.v = tensors.linear("self_attn.v_proj", kv, s.width, form.qkv_bias);
   }
   if (form.query_norms != LlamaForm::QueryNorms::none) {
     p.norms_all_heads = form.query_norms == LlamaForm::QueryNorms::all;
-    p.q_norm = norm("self_attn.q_norm", p.norms_all_heads ? q : s.head_dim);
-    p.k_norm = norm("self_attn.k_norm", p.norms_all_heads ? kv : s.head_dim);
+    p.q_norm = tensors.norm("self_attn.q_norm", p.norms_all_heads ? q : s.head_dim);
+    p.k_norm = tensors.norm("self_attn.k_norm", p.norms_all_heads ? kv : s.head_dim);
   }
-  p.out = linear("self_attn.o_proj", s.width, q, form.out_bias);
+  p.out = tensors.linear(form.names.out, s.width, q, form.out_bias);
   p.is_parallel = form.is_parallel;
   if (form.norms == LlamaForm::Norms::before) {
     if (!form.is_parallel) {
-      p.feed_forward_norm = norm("post_attention_layernorm", s.width);
+      p.feed_forward_norm = tensors.norm("post_attention_layernorm", s.width);
     }
   } else {
-    p.attention_out_norm = norm("post_attention_layernorm", s.width);
-    p.feed_forward_out_norm = norm("post_feedforward_layernorm", s.width);
+    p.attention_out_norm = tensors.norm(form.names.attention_out_norm, s.width);
+    p.feed_forward_out_norm = tensors.norm(form.names.feed_forward_out_norm, s.width);
   }
   if (form.norms == LlamaForm::Norms::both) {
-    p.feed_forward_norm = norm("pre_feedforward_layernorm", s.width);
+    p.feed_forward_norm = tensors.norm(form.names.feed_forward_norm, s.width);
   }
-  if (form.fused) {
-    p.gate_up = linear("mlp.gate_up_proj", 2 * s.inner, s.width, form.feed_forward_bias);
+  if (form.fused_gate_up) {
+    p.gate_up = tensors.linear("mlp.gate_up_proj", 2 * s.inner, s.width, form.feed_forward_bias);
   } else {
-    p.gate = linear("mlp.gate_proj", s.inner, s.width, form.feed_forward_bias);
-    p.up = linear("mlp.up_proj", s.inner, s.width, form.feed_forward_bias);
+    if (form.gated) {
+      p.gate = tensors.linear("mlp.gate_proj", s.inner, s.width, form.feed_forward_bias);
+    }
+    p.up = tensors.linear(form.names.up, s.inner, s.width, form.feed_forward_bias);
   }
-  p.down = linear("mlp.down_proj", s.width, s.inner, form.feed_forward_bias);
-  const Weight gamma = weights.one("model.norm.weight", {s.width});
-  p.final_norm = form.layer_norms ? Norm{Norm::Kind::layer, gamma,
-                                         weights.one("model.norm.bias", {s.width}), eps}
-                                  : Norm{Norm::Kind::rms, gamma, {}, eps, offset};
+  p.down = tensors.linear(form.names.down, s.width, s.inner, form.feed_forward_bias);
+  p.final_norm = tensors.final_norm();
+  if (form.head_bias) {
+    p.head_bias = weights.one("lm_head.bias", {s.vocabulary});
+  }
   p.head = head_of(weights, config, p.embedding, form.is_tied, {s.vocabulary, s.width});
   BOWLINE_TRY(Status(config.status()));
   return p;

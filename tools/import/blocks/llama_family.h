@@ -23,7 +23,20 @@ inline constexpr KeyRule kLlamaFamilyKeys[] = {
     {"partial_rotary_factor", KeyUse::fixed, "[1, null]"},
 };
 
+// Names of tensors that differ between architectures, without ".weight" and ".bias". Those of parts
+// of a layer follow "model.layers.N.".
+struct LlamaNames {
+  std::string_view out = "self_attn.o_proj";
+  std::string_view up = "mlp.up_proj", down = "mlp.down_proj";
+  std::string_view attention_out_norm = "post_attention_layernorm";
+  // Of an architecture with norms before and behind each part.
+  std::string_view feed_forward_norm = "pre_feedforward_layernorm";
+  std::string_view feed_forward_out_norm = "post_feedforward_layernorm";
+  std::string_view final_norm = "model.norm";
+};
+
 struct LlamaForm {
+  LlamaNames names = {};
   bool qkv_bias = false;
   bool out_bias = false;
   bool feed_forward_bias = false;
@@ -33,9 +46,13 @@ struct LlamaForm {
   enum class Norms : uint8_t { before, behind, both } norms = Norms::before;
   // Attention and feed-forward part read the same normalized rows.
   bool is_parallel = false;
-  bool fused = false;        // qkv_proj and gate_up_proj
-  bool layer_norms = false;  // layer norms with biases, instead of RMS norms
-  bool norm_offset = false;  // the norms store gamma - 1
+  bool fused_qkv = false;      // qkv_proj
+  bool fused_gate_up = false;  // gate_up_proj
+  bool gated = true;           // false: the feed-forward part activates `up`
+  bool layer_norms = false;    // instead of RMS norms
+  bool norm_bias = true;       // of layer norms
+  bool norm_offset = false;    // the norms store gamma - 1
+  bool head_bias = false;
   // Keys, and defaults of missing keys.
   std::string_view eps_key = "rms_norm_eps";
   double eps = 1e-6;
@@ -44,6 +61,9 @@ struct LlamaForm {
   std::string_view activation = "silu";
   bool is_tied = false;
   RotaryForm rotary = {};
+  // Layers with rotary positions: all, those with a sliding window, or those with a sliding window
+  // unless the config has none.
+  enum class Rotated : uint8_t { all, windowed, windowed_or_all } rotated = Rotated::all;
   // (optional) True for layers with rotary positions. Null: all layers.
   bool (*is_rotary)(Fields& config, int64_t layer) = nullptr;
   // (optional) True for layers with a sliding window, if "layer_types" is missing. Null: the
@@ -59,6 +79,12 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
 
 // LlamaForm::is_windowed for architectures in which every layer has the window.
 inline bool is_every_layer(Fields&, int64_t) { return true; }
+// LlamaForm::is_windowed for configs with "sliding_window_pattern": every n-th layer sees all
+// tokens.
+template <int64_t otherwise>
+bool is_before_nth(Fields& config, int64_t layer) {
+  return (layer + 1) % config.integer_or("sliding_window_pattern", 1, kMostSize, otherwise) != 0;
+}
 // LlamaForm::is_windowed for configs with "max_window_layers".
 bool is_behind_first_layers(Fields& config, int64_t layer);
 

@@ -1,0 +1,31 @@
+// GLM: a Llama with a fused gate and up product, that rotates neighbouring channels of a part of
+// each head.
+//
+// Source  transformers, models/glm/modeling_glm.py.
+#include "blocks/llama_family.h"
+
+namespace bowline::import {
+namespace {
+
+Result<DecoderParts> declare_glm(Weights& weights, Fields& config) {
+  return declare_llama(weights, config,
+                       {.qkv_bias = config.boolean_or("attention_bias", true),
+                        .fused_gate_up = true,
+                        .eps = 1.5625e-7,
+                        .head_dim = 128,
+                        .rotary = {.partial = 0.5, .interleaved = true}});
+}
+
+// Source  transformers, configuration_glm.py.
+constexpr KeyRule kGlmKeys[] = {
+    {"attention_bias partial_rotary_factor"},
+};
+
+constexpr Architecture kGlmArchitectures[] = {
+    {"glm", build_decoder<declare_glm>, {{kGlmKeys, kLlamaFamilyKeys}}}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_glm() { return kGlmArchitectures; }
+
+}  // namespace bowline::import

@@ -1,0 +1,34 @@
+// Seed-OSS: a Llama with biases of queries, keys and values.
+//
+// Source  transformers, models/seed_oss/modeling_seed_oss.py.
+#include "base/status.h"
+#include "blocks/llama_family.h"
+
+namespace bowline::import {
+namespace {
+
+Result<DecoderParts> declare_seed_oss(Weights& weights, Fields& config) {
+  BOWLINE_TRY_ASSIGN(DecoderParts p,
+                     declare_llama(weights, config,
+                                   {.qkv_bias = config.boolean_or("attention_bias", true),
+                                    .out_bias = config.boolean_or("attention_out_bias", false),
+                                    .feed_forward_bias = config.boolean_or("mlp_bias", false),
+                                    .head_dim = 128}));
+  p.residual_dropout = config.number_or("residual_dropout", 0, 0.999, 0.1);
+  BOWLINE_TRY(Status(config.status()));
+  return p;
+}
+
+// Source  transformers, configuration_seed_oss.py.
+constexpr KeyRule kSeedOssKeys[] = {
+    {"attention_bias attention_out_bias mlp_bias residual_dropout"},
+};
+
+constexpr Architecture kSeedOssArchitectures[] = {
+    {"seed_oss", build_decoder<declare_seed_oss>, {{kSeedOssKeys, kLlamaFamilyKeys}}}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_seed_oss() { return kSeedOssArchitectures; }
+
+}  // namespace bowline::import
