@@ -24,14 +24,14 @@ FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "q
            **{kind: [kind] for kind in ("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "phi",
                                         "seed_oss", "starcoder2")},
            "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
-           "distilbert": ["distilbert_classes"], "albert": ["albert_classes"]}
-FAMILIES = {kind: "llama_family" for kind in FOLDERS if kind not in ("gpt2", "bert", "roberta", "distilbert", "albert")} | {
-    "bert": "bert_family", "roberta": "bert_family"}
+           "distilbert": ["distilbert_classes"], "albert": ["albert_classes"], "electra": ["electra_classes"]}
+FAMILIES = {kind: "llama_family" for kind in FOLDERS if kind not in ("gpt2", "bert", "roberta", "distilbert", "albert", "electra")} | {
+    "bert": "bert_family", "roberta": "bert_family", "electra": "bert_family"}
 # Keys that count only if another key is missing.
 INSTEAD = {"max_window_layers": "layer_types", "sliding_window_pattern": "layer_types", "no_rope_layer_interval": "no_rope_layers"}
 SIZE = 8192  # of config.json, so that models differ only in its text
 ROWS = re.compile(r'\{((?:"[^"]+"\s*)+)(?:\}|,\s*KeyUse::(\w+))')
-ENCODERS = ("bert", "roberta", "distilbert", "albert")
+ENCODERS = ("bert", "roberta", "distilbert", "albert", "electra")
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "A", "e", "\u00e9", "\u6771"]
 MARKS = [{"id": i, "content": PIECES[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}

@@ -166,7 +166,7 @@ class Interchange(harness.Case):
                 self.assertEqual(self.weights(again), self.weights(model))
 
     def test_a_classifier_is_the_one_that_was_imported(self):
-        for name in ("bert_classes", "roberta_classes", "distilbert_classes", "albert_classes"):
+        for name in ("bert_classes", "roberta_classes", "distilbert_classes", "albert_classes", "electra_classes"):
             with self.subTest(name):
                 model = self.imported(FIXTURES / name)
                 self.expect(self.export(model, "hf", "--force"), OK)
@@ -178,6 +178,16 @@ class Interchange(harness.Case):
                 again = self.folder / "again.bowline"
                 self.expect(run("import", self.out, "--out", again, "--force"), OK, "task classify", "pooling = cls")
                 self.assertEqual(self.weights(again), self.weights(model))
+
+    def test_a_camembert_is_a_roberta_of_another_name(self):
+        copy, model = self.folder / "copy", self.folder / "camembert.bowline"
+        shutil.copytree(FIXTURES / "roberta_classes", copy)
+        config = json.loads((copy / "config.json").read_text())
+        (copy / "config.json").write_text(json.dumps(config | {"model_type": "camembert"}))
+        self.expect(run("import", copy, "--out", model), OK)
+        self.expect(self.export(model, "hf"), OK)
+        self.assertEqual(read_safetensors(self.out / "model.safetensors"), read_safetensors(copy / "model.safetensors"))
+        self.assertEqual(json.loads((self.out / "config.json").read_text())["architectures"], ["CamembertForSequenceClassification"])
 
     def test_a_decoder_with_constants_is_the_one_that_was_imported(self):
         for name in ("gemma", "gemma2", "gemma2_biased", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "ministral",

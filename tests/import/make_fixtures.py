@@ -139,6 +139,8 @@ MODELS = {
     "bert_sentences": lambda: t.BertModel(t.BertConfig(**ENCODER, hidden_act="gelu_new")),
     "roberta": lambda: t.RobertaModel(t.RobertaConfig(**ENCODER, pad_token_id=1)),
     "roberta_classes": lambda: t.RobertaForSequenceClassification(t.RobertaConfig(**ENCODER, **THREE, pad_token_id=1)),
+    "electra": lambda: t.ElectraModel(t.ElectraConfig(**ENCODER, embedding_size=WIDTH)),
+    "electra_classes": lambda: t.ElectraForSequenceClassification(t.ElectraConfig(**ENCODER, **THREE, embedding_size=16)),
     # Layers that share weights, in groups of one or two layers.
     "albert": lambda: t.AlbertModel(t.AlbertConfig(**ENCODER | dict(num_hidden_layers=4), embedding_size=16)),
     "albert_classes": lambda: t.AlbertForSequenceClassification(t.AlbertConfig(

@@ -28,9 +28,10 @@ const char* const kStepped[] = {"gemma",     "gemma3", "granite",    "smollm3",
 const char* const kFamilies[] = {"arcee",    "cohere", "cohere2",  "ernie4_5",
                                  "exaone4",  "glm",    "glm4",     "helium",
                                  "nemotron", "phi",    "seed_oss", "starcoder2"};
-const char* const kEncoders[] = {"bert",    "bert_classes",    "bert_sentences",
-                                 "roberta", "roberta_classes", "distilbert_classes",
-                                 "albert",  "albert_classes"};
+const char* const kEncoders[] = {"bert",           "bert_classes",    "bert_sentences",
+                                 "roberta",        "roberta_classes", "distilbert_classes",
+                                 "albert",         "albert_classes",  "electra",
+                                 "electra_classes"};
 const char* const kDevices[] = {"cpu", "vulkan:0"};
 
 using ModelCase = std::tuple<const char*, const char*>;  // model, device

@@ -54,12 +54,14 @@ constexpr ClassHead kClassHeads[] = {
     {"bert", "BertForSequenceClassification", "pooler.dense.", "bert."},
     {"roberta", "RobertaForSequenceClassification", "classifier.dense.", "roberta."},
     {"xlm-roberta", "XLMRobertaForSequenceClassification", "classifier.dense.", "roberta."},
+    {"camembert", "CamembertForSequenceClassification", "classifier.dense.", "roberta."},
+    {"electra", "ElectraForSequenceClassification", "classifier.dense.", "electra."},
     {"albert", "AlbertForSequenceClassification", "pooler.", "albert."},
     {"distilbert", "DistilBertForSequenceClassification", "pre_classifier.", "distilbert."},
 };
 
 std::string name_in(const ClassHead& head, const std::string& name) {
-  if (head.prefix == "roberta." && name.starts_with("classifier.") &&
+  if (head.layer == "classifier.dense." && name.starts_with("classifier.") &&
       !name.starts_with(head.layer)) {
     return "classifier.out_proj." + name.substr(std::string_view("classifier.").size());
   }

@@ -23,6 +23,7 @@ constexpr EncoderForm kRobertaForm = {
 };
 
 constexpr Architecture kRobertaArchitectures[] = {
+    {"camembert", build_encoder<kRobertaForm>, {{std::span<const KeyRule>(), kBertFamilyKeys}}},
     {"roberta", build_encoder<kRobertaForm>, {{std::span<const KeyRule>(), kBertFamilyKeys}}},
     {"xlm-roberta", build_encoder<kRobertaForm>, {{std::span<const KeyRule>(), kBertFamilyKeys}}}};
 

@@ -6,9 +6,10 @@
 namespace bowline::import {
 
 Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_view prefix,
-                                  int64_t first_position) {
+                                  int64_t first_position, int64_t embedding_width) {
   BOWLINE_TRY_ASSIGN(EncoderParts parts, encoder_of(config, {}));
   parts.sizes.first_position = first_position;
+  parts.sizes.embedding_width = embedding_width;
   const std::string kind = config.text_or("position_embedding_type", "absolute");
   const double hidden = config.number_or("hidden_dropout_prob", 0, 0.999, 0.1);
   const double pooled = config.number_or("classifier_dropout", 0, 0.999, hidden);

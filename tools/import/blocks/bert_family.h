@@ -18,8 +18,9 @@ inline constexpr KeyRule kBertFamilyKeys[] = {
 };
 
 // Declares the tensors of a BERT. `prefix` is the name prefix in a model with a head ("bert.").
-// `first_position` is the position row of the first token.
+// `first_position` is the position row of the first token. `embedding_width` is the width of the
+// embeddings; 0: that of the hidden rows.
 Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_view prefix,
-                                  int64_t first_position);
+                                  int64_t first_position, int64_t embedding_width = 0);
 
 }  // namespace bowline::import
