@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "conformance/elements.h"
 #include "conformance/evaluate.h"
 #include "conformance/suite.h"
 #include "core/optimizers.h"

@@ -86,8 +86,9 @@ TEST(Executor, AnyExecutorGivesTheSameBits) {
   options.threads = 1;
   const Floats right = wide.result(options);
   options.threads = 3;
-  for (const auto& [name, executor] : executors) {
-    SCOPED_TRACE(name);
+  for (const auto& each : executors) {
+    const auto& executor = each.second;
+    SCOPED_TRACE(each.first);
     int calls = 0;
     options.executor = [&](size_t count, const Task& task) {
       EXPECT_GE(count, 1u);

@@ -59,14 +59,13 @@ TEST(VulkanShaders, MatrixUnitsAreUsedThroughTheExtensionOfKhronos) {
     bool has_bf16;
     bool is_of_workgroup;
   };
-  for (const auto& [number, has_bf16, is_of_workgroup] :
-       {Kernel{shader::matmul_units_store.f16, false, false},
-        {shader::matmul_units_store.bf16, true, false},
-        {shader::matmul_units_follow.f16, false, false},
-        {shader::matmul_units_follow.bf16, true, false},
-        {shader::matmul_workgroup.f16, false, true},
-        {shader::matmul_workgroup.bf16, true, true}}) {
-    const std::vector<uint32_t> module = shader_module(number);
+  for (const Kernel& kernel : {Kernel{shader::matmul_units_store.f16, false, false},
+                               {shader::matmul_units_store.bf16, true, false},
+                               {shader::matmul_units_follow.f16, false, false},
+                               {shader::matmul_units_follow.bf16, true, false},
+                               {shader::matmul_workgroup.f16, false, true},
+                               {shader::matmul_workgroup.bf16, true, true}}) {
+    const std::vector<uint32_t> module = shader_module(kernel.number);
     std::map<uint32_t, uint32_t> constants, use_of, type_of;
     size_t products = 0;
     spirv::for_each_instruction(module, [&](spirv::Instruction i) {
@@ -76,9 +75,9 @@ TEST(VulkanShaders, MatrixUnitsAreUsedThroughTheExtensionOfKhronos) {
         constants[i[2]] = i[3];
       } else if (op == kType) {
         use_of[i[1]] = constants.at(i[6]);
-        EXPECT_EQ(constants.at(i[3]), is_of_workgroup ? kScopeWorkgroup : kScopeSubgroup);
+        EXPECT_EQ(constants.at(i[3]), kernel.is_of_workgroup ? kScopeWorkgroup : kScopeSubgroup);
       } else if (op == kTypeFloat && i[2] == 16) {
-        EXPECT_EQ(i.size(), has_bf16 ? 4u : 3u);
+        EXPECT_EQ(i.size(), kernel.has_bf16 ? 4u : 3u);
       } else if (op == kMatrixLoad) {
         EXPECT_LE(constants.at(i[4]), 1u);
       } else if (op == kMatrixStore) {
@@ -94,8 +93,8 @@ TEST(VulkanShaders, MatrixUnitsAreUsedThroughTheExtensionOfKhronos) {
       }
     });
     EXPECT_EQ(products, 1u);
-    EXPECT_EQ(capabilities_of(module).contains(kBfloat16), has_bf16);
-    EXPECT_EQ(capabilities_of(module).contains(kBfloat16Matrix), has_bf16);
+    EXPECT_EQ(capabilities_of(module).contains(kBfloat16), kernel.has_bf16);
+    EXPECT_EQ(capabilities_of(module).contains(kBfloat16Matrix), kernel.has_bf16);
   }
 }
 

@@ -13,6 +13,8 @@ Layers of runtime/: api, plan and device name no operator. A special case is a p
 definition of the operator (ops/op.h). graph names only operators that seed, weight, sum and store
 gradients, and that cast to 16 bits; its folder rewrites/ is not checked.
 
+No file uses std::views, because Clang 14 does not compile them.
+
 The command and bowline-conform print only through common/print.h, which escapes untrusted text.
 
 Prints a sentence per violation; exit code 1 if there is any.
@@ -56,6 +58,9 @@ RULES = (
          "if (op == Op::Invalid ||\n    op == Op::Fill) {", "if (op == Op::Invalid) {  // Op::Relu"),
     Rule("runtime/graph/*.[ch]*", OPERATOR % "|Fill|Add|AccumulateGrad|ZeroGrad|LossScale|Scale|Mul|Cast", NAMES,
          "node.op = Op::Softmax;  // Op::Relu", "if (op == Op::Invalid || op == Op::Fill) {"),
+    Rule(" ".join(f"{folder}/**/*.{end}" for folder in ("runtime", "backends", "tools", "tests", "samples") for end in ("cpp", "h")),
+         r"\bstd::(?:ranges::)?views::\w+", "uses {}, which Clang 14 does not compile with libstdc++ 12: see base/projected.h",
+         "names | std::views::transform(&Row::name);", "projected(names, &Row::name);  // std::views::transform"),
     Rule("tools/bowline/**/*.cpp tools/bowline/**/*.h tools/conform/**/*.cpp", PRINTS, '"{}" prints past common/print.h',
          "\nstd::fwrite(text.data(), 1, text.size(), stderr);", 'print("{}", text);'),
 )

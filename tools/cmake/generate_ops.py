@@ -358,7 +358,7 @@ def attribute_tables(ops):
 
 def ops_header(file_ops, internal_ops, enums, selection):
     lines = [HEADER, "#pragma once\n", "#include <string_view>\n", '#include "base/status.h"',
-             '#include "generated/internal_ops_generated.h"', '#include "generated/optimizers_generated.h"\n',
+             '#include "bowline/tensor.h"', '#include "generated/internal_ops_generated.h"', '#include "generated/optimizers_generated.h"\n',
              "namespace bowline {\n", "enum class Op : uint16_t {", "  Invalid = 0,"]
     lines += [f"  {n} = {k}," for n, _, k in file_ops]
     lines += [f"  {n} = {INTERNAL_BASE + k}," for n, _, k in internal_ops]

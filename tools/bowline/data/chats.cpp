@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 
 #include "base/escape.h"
+#include "base/projected.h"
 #include "base/status.h"
 #include "data/json_lines.h"
 
@@ -94,9 +94,8 @@ Result<Message> sent_message_of(const json& of, std::set<std::string>& /*keys*/)
                   of.type_name());
   BOWLINE_TRY_ASSIGN(const std::string from, text_of(of, "from"));
   const auto sender = std::ranges::find(kSenders, from, &Sender::name);
-  BOWLINE_REQUIRE(
-      sender != kSenders.end(), "A message is from the unknown \"{}\"; there are {}.", from,
-      fmt::format("{}", fmt::join(kSenders | std::views::transform(&Sender::name), ", ")));
+  BOWLINE_REQUIRE(sender != kSenders.end(), "A message is from the unknown \"{}\"; there are {}.",
+                  from, fmt::format("{}", fmt::join(projected(kSenders, &Sender::name), ", ")));
   for (const auto& [key, value] : of.items()) {
     BOWLINE_TRY(key == "from" || key == "value" ? Status() : check_key("message", key, value));
   }
