@@ -18,6 +18,7 @@
 
 #include "core/rope.h"
 #include "ops/reference.h"
+#include "ops/rotation.h"
 
 namespace bowline::detail {
 
@@ -64,9 +65,7 @@ Status infer(InferContext& c) {
     const Shape& positions = c.in(5);
     BOWLINE_REQUIRE(q.rank() == 4, "Input q has rank {}, not 4.", q.rank());
     BOWLINE_TRY(check_shape("q", q, Shape{1, v[0], q[2], k[3]}));
-    const int64_t dims = t.rotary_dims();
-    BOWLINE_REQUIRE(dims >= 0 && dims <= k[3] && dims % 2 == 0 && (dims > 0 || k[3] % 2 == 0),
-                    "rotary_dims ({}) is odd or outside the head size ({}).", dims, k[3]);
+    BOWLINE_TRY(check_rotation(t, k[3]));
     BOWLINE_REQUIRE(positions == Shape{v[0]} || positions == (Shape{1, v[0]}),
                     "Shape of the positions ({}) is neither {} nor {}.", positions, Shape{v[0]},
                     (Shape{1, v[0]}));

@@ -28,6 +28,7 @@
 #include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
+#include "ops/rotation.h"
 
 namespace bowline::detail::rope_op {
 namespace {
@@ -40,32 +41,7 @@ Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   const auto& t = c.attributes<RopeAttributes>();
   BOWLINE_REQUIRE(x.rank() == 4, "Input x has rank {}, not 4.", x.rank());
-  const int64_t dims = rotated(t, x);
-  BOWLINE_REQUIRE(dims >= 0 && dims <= x.back() && dims % 2 == 0,
-                  "rotary_dims ({}) is odd or outside the head size ({}).", dims, x.back());
-  BOWLINE_REQUIRE(t.base() >= 1 && t.base() <= 1e9f, "Base {} lies outside 1..1e9.", t.base());
-  constexpr int64_t kMaxOffset = int64_t{1} << 24;
-  BOWLINE_REQUIRE(t.position_offset() >= 0 && t.position_offset() <= kMaxOffset,
-                  "Position offset {} lies outside 0..{}.", t.position_offset(), kMaxOffset);
-  BOWLINE_REQUIRE(t.factor() >= 1 && t.factor() <= 1e6f, "Factor {} lies outside 1..1e6.",
-                  t.factor());
-  if (t.factor() != 1) {
-    BOWLINE_REQUIRE(
-        t.low_frequency_factor() > 0 && t.high_frequency_factor() > t.low_frequency_factor(),
-        "The frequency factors {} and {} are not positive and ascending.", t.low_frequency_factor(),
-        t.high_frequency_factor());
-    BOWLINE_REQUIRE(t.original_length() >= 1 && t.original_length() <= kMaxOffset,
-                    "Original length {} lies outside 1..{}.", t.original_length(), kMaxOffset);
-  }
-  if (t.frequencies()->size() != 0) {
-    BOWLINE_REQUIRE(t.frequencies()->size() == dims / 2,
-                    "{} frequencies are given, but {} pairs are rotated.", t.frequencies()->size(),
-                    dims / 2);
-    BOWLINE_REQUIRE(t.factor() == 1, "Both frequencies and a factor ({}) are given.", t.factor());
-    for (const float f : *t.frequencies()) {
-      BOWLINE_REQUIRE(f >= 0 && f <= 1, "Frequency {} lies outside 0..1.", f);
-    }
-  }
+  BOWLINE_TRY(check_rotation(t, x.back()));
   if (c.inputs() == 2) {
     const Shape row{x[1]};
     const Shape all{x[0], x[1]};
