@@ -158,7 +158,9 @@ class Decoder {
     const uint32_t context = (low << kLzmaLiteralContext) + (before >> (8 - kLzmaLiteralContext));
     Probability* const p = &literals_[size_t{0x300} * context];
     uint32_t node = 1;
-    if (state_ >= 7) {  // behind a match: its next byte is no literal, but may be close to one
+    // After a match, the literal differs from the byte that would continue the match. Their first
+    // bits may be equal, so that byte selects the probabilities until a bit differs.
+    if (state_ >= 7) {
       uint32_t expected = out_[at_ - distances_[0] - 1];
       while (node < 0x100) {
         const uint32_t wanted = (expected >> 7) & 1;

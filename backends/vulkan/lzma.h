@@ -1,4 +1,4 @@
-// A decoder of LZMA. The compressor is that of Python; programs with the library need no other one.
+// A decoder of LZMA, for the shaders in the library. The build compresses them with Python.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace bowline::detail::vulkan {
 
-// Sizes of the contexts of bytes: how many high bits of the byte before, low bits of the position
-// of a literal, and low bits of the position of a match (lc, lp and pb).
+// How many bits select probabilities (lc, lp and pb of LZMA). Of literals: high bits of the byte
+// before, and low bits of the position. Of match flags and lengths: low bits of the position.
 inline constexpr uint32_t kLzmaLiteralContext = 0, kLzmaLiteralPosition = 2, kLzmaPosition = 2;
 
 // Decodes the first out.size() bytes of a raw LZMA stream with these sizes. Returns false if the

@@ -21,7 +21,7 @@ FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "q
            "qwen3": ["qwen3_window"], "gemma": ["gemma"], "gemma2": ["gemma2"], "gemma3": ["gemma3_older", "gemma3"], "granite": ["granite"],
            "smollm3": ["smollm3_window", "smollm3"], "phi3": ["phi3", "phi3_part", "phi3_long"], "olmo2": ["olmo2"], "olmo3": ["olmo3"],
            "stablelm": ["stablelm"], "ministral": ["ministral"], "ministral3": ["ministral3"],
-           **{kind: [kind] for kind in ("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "phi",
+           **{kind: [kind] for kind in ("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "olmo", "phi",
                                         "seed_oss", "starcoder2")},
            "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
            "distilbert": ["distilbert_classes"], "albert": ["albert_classes"], "electra": ["electra_classes"]}

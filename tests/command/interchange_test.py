@@ -191,7 +191,7 @@ class Interchange(harness.Case):
 
     def test_a_decoder_with_constants_is_the_one_that_was_imported(self):
         for name in ("gemma", "gemma2", "gemma2_biased", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "ministral",
-                     "llama_yarn", "phi3_long", "arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "phi",
+                     "llama_yarn", "phi3_long", "arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "olmo", "phi",
                      "seed_oss", "starcoder2"):
             with self.subTest(name):
                 self.expect(self.export(self.imported(FIXTURES / name), "hf", "--force"), OK)

@@ -100,6 +100,7 @@ MODELS = {
         **DECODER | dict(max_position_embeddings=640), num_key_value_heads=2, original_max_position_embeddings=320, tie_word_embeddings=True,
         rope_parameters=dict(rope_type="longrope", rope_theta=100.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.5, 3.0],
                              long_factor=[1.0, 8.0, 20.0]))),
+    "olmo": lambda: t.OlmoForCausalLM(t.OlmoConfig(**DECODER, num_key_value_heads=2)),
     "olmo2": lambda: t.Olmo2ForCausalLM(t.Olmo2Config(**DECODER | dict(num_hidden_layers=3), num_key_value_heads=2)),
     "olmo3": lambda: t.Olmo3ForCausalLM(t.Olmo3Config(**DECODER | dict(num_hidden_layers=4), num_key_value_heads=2, sliding_window=5,
                                                       attention_bias=True)),
@@ -153,7 +154,8 @@ MODELS = {
 
 # Decoders with weights after a step.
 # Decoders of one file each.
-FAMILIES = ("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "phi", "seed_oss", "starcoder2")
+FAMILIES = ("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "olmo", "phi", "seed_oss",
+            "starcoder2")
 STEPPED = (*FAMILIES, "llama_yarn", "phi3_long", "gemma", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "stablelm_parallel", "ministral")
 
 

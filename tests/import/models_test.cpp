@@ -25,9 +25,9 @@ const char* const kStepped[] = {"gemma",     "gemma3", "granite",    "smollm3",
                                 "phi3_part", "olmo2",  "stablelm",   "stablelm_parallel",
                                 "ministral", "olmo3",  "llama_yarn", "phi3_long"};
 // Decoders of one file each, with weights after a step.
-const char* const kFamilies[] = {"arcee",    "cohere", "cohere2",  "ernie4_5",
-                                 "exaone4",  "glm",    "glm4",     "helium",
-                                 "nemotron", "phi",    "seed_oss", "starcoder2"};
+const char* const kFamilies[] = {"arcee", "cohere",   "cohere2",   "ernie4_5", "exaone4",
+                                 "glm",   "glm4",     "helium",    "nemotron", "olmo",
+                                 "phi",   "seed_oss", "starcoder2"};
 const char* const kEncoders[] = {"bert",           "bert_classes",    "bert_sentences",
                                  "roberta",        "roberta_classes", "distilbert_classes",
                                  "albert",         "albert_classes",  "electra",

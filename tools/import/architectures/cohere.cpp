@@ -1,5 +1,5 @@
-// Command R: a Llama with layer norms without biases, attention and feed-forward part side by side,
-// and a factor of the logits.
+// Command R: a Llama with layer norms without biases, and attention and feed-forward part side by
+// side. It scales the logits, and rotates pairs of neighbouring channels.
 //
 // Source  transformers, models/cohere/modeling_cohere.py.
 #include "base/status.h"

@@ -1,4 +1,4 @@
-// ELECTRA: a BERT whose embeddings can be narrower than its hidden rows.
+// ELECTRA: a BERT whose embeddings can have another width than its layers.
 //
 // Source  transformers, models/electra/modeling_electra.py.
 #include "base/status.h"

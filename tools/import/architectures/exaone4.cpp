@@ -1,5 +1,5 @@
-// EXAONE 4: a Llama with norms of queries and keys, and norms behind each part. If some layers have
-// a sliding window, only these have rotary positions.
+// EXAONE 4: a Llama with norms of queries and keys, and norms behind each part. Only layers of the
+// type "sliding_attention" rotate. If "sliding_window" is null, all layers do.
 //
 // Source  transformers, models/exaone4/modeling_exaone4.py.
 #include "blocks/llama_family.h"

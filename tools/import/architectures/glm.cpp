@@ -1,5 +1,5 @@
-// GLM: a Llama with a fused gate and up product, that rotates neighbouring channels of a part of
-// each head.
+// GLM: a Llama whose gate and up products are fused. A part of each head rotates, in pairs of
+// neighbouring channels.
 //
 // Source  transformers, models/glm/modeling_glm.py.
 #include "blocks/llama_family.h"

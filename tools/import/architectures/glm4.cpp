@@ -9,8 +9,8 @@ namespace {
 Result<DecoderParts> declare_glm4(Weights& weights, Fields& config) {
   return declare_llama(weights, config,
                        {.names = {.attention_out_norm = "post_self_attn_layernorm",
-                                  .feed_forward_norm = "post_attention_layernorm",
-                                  .feed_forward_out_norm = "post_mlp_layernorm"},
+                                  .feed_forward_out_norm = "post_mlp_layernorm",
+                                  .feed_forward_norm = "post_attention_layernorm"},
                         .qkv_bias = config.boolean_or("attention_bias", true),
                         .norms = LlamaForm::Norms::both,
                         .fused_gate_up = true,

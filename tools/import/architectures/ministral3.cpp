@@ -1,5 +1,5 @@
-// Ministral 3, the text model: a Mistral whose context is extended by YaRN, and whose queries are
-// scaled at late positions.
+// Ministral 3, the text model: a Mistral with a context extended by YaRN. transformers also scales
+// queries at late positions; the import ends the context before them.
 //
 // Source  transformers, models/ministral3/modeling_ministral3.py.
 #include "blocks/llama_family.h"

@@ -1,5 +1,5 @@
-// Nemotron: a Llama with layer norms that store gamma - 1, rotations of a part of each head, and
-// the square of ReLU without a gate.
+// Nemotron: a Llama with layer norms that store gamma - 1. A part of each head rotates. The
+// feed-forward part has no gate; its activation is the square of ReLU.
 //
 // Source  transformers, models/nemotron/modeling_nemotron.py.
 #include "blocks/llama_family.h"

@@ -21,9 +21,9 @@ struct Norm {
   enum class Kind : uint8_t { layer, rms };
   Kind kind = Kind::layer;
   Weight gamma;
-  std::optional<Weight> beta;  // of a layer norm only
+  std::optional<Weight> beta;  // a layer norm needs it, an RMS norm has none
   double eps = 1e-5;
-  std::optional<Weight> offset = {};  // added to gamma; Gemma stores gamma - 1
+  std::optional<Weight> offset = {};  // added to gamma: 1 if the source stores gamma - 1
 };
 
 struct Activation {

@@ -186,8 +186,12 @@ class LlamaTensors {
     if (form.norm_offset) {
       offset_ = weights.constant("norm_offset", 1);
     }
+    const auto width = static_cast<size_t>(sizes.width);
+    if (!form.norm_weights) {
+      gamma_ = weights.constant("norm_weight", std::vector<float>(width, 1.0f));
+    }
     if (form.layer_norms && !form.norm_bias) {
-      beta_ = weights.constant("norm_bias", std::vector<float>(static_cast<size_t>(sizes.width)));
+      beta_ = weights.constant("norm_bias", std::vector<float>(width));
     }
   }
 
@@ -200,7 +204,8 @@ class LlamaTensors {
   }
   // A norm in each layer.
   Norm norm(std::string_view name, int64_t width) const {
-    Norm made{kind_, list(name, "weight", {width}), {}, eps_};
+    Norm made{kind_, {}, {}, eps_};
+    made.gamma = gamma_ ? repeated(*gamma_, sizes_.layers) : list(name, "weight", {width});
     if (offset_) {
       made.offset = repeated(*offset_, sizes_.layers);
     }
@@ -211,7 +216,8 @@ class LlamaTensors {
   }
   Norm final_norm() const {
     const std::string name(form_.names.final_norm);
-    Norm made{kind_, weights_.one(name + ".weight", {sizes_.width}), {}, eps_, offset_};
+    Norm made{kind_, {}, {}, eps_, offset_};
+    made.gamma = gamma_ ? *gamma_ : weights_.one(name + ".weight", {sizes_.width});
     if (form_.layer_norms) {
       made.beta = beta_ ? *beta_ : weights_.one(name + ".bias", {sizes_.width});
     }
@@ -229,7 +235,8 @@ class LlamaTensors {
   Norm::Kind kind_;
   double eps_;
   std::optional<Weight> offset_;
-  std::optional<Weight> beta_;  // zeros, if the norms have no biases
+  std::optional<Weight> gamma_;  // ones, if the norms have no weights
+  std::optional<Weight> beta_;   // zeros, if the norms have no biases
 };
 
 }  // namespace

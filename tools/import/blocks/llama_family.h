@@ -1,4 +1,5 @@
-// Llama and related decoders that differ in biases and norms.
+// Llama and related decoders. LlamaForm says how one differs: in names, biases, norms, windows,
+// rotation and the feed-forward part.
 #pragma once
 
 #include <optional>
@@ -28,10 +29,12 @@ inline constexpr KeyRule kLlamaFamilyKeys[] = {
 struct LlamaNames {
   std::string_view out = "self_attn.o_proj";
   std::string_view up = "mlp.up_proj", down = "mlp.down_proj";
+  // Of norms behind a part. Without those, "post_attention_layernorm" is the norm before the
+  // feed-forward part.
   std::string_view attention_out_norm = "post_attention_layernorm";
-  // Of an architecture with norms before and behind each part.
-  std::string_view feed_forward_norm = "pre_feedforward_layernorm";
   std::string_view feed_forward_out_norm = "post_feedforward_layernorm";
+  // If each part has norms before and behind it.
+  std::string_view feed_forward_norm = "pre_feedforward_layernorm";
   std::string_view final_norm = "model.norm";
 };
 
@@ -50,10 +53,11 @@ struct LlamaForm {
   bool fused_gate_up = false;  // gate_up_proj
   bool gated = true;           // false: the feed-forward part activates `up`
   bool layer_norms = false;    // instead of RMS norms
+  bool norm_weights = true;    // false: all norms multiply by 1
   bool norm_bias = true;       // of layer norms
   bool norm_offset = false;    // the norms store gamma - 1
   bool head_bias = false;
-  // Keys, and defaults of missing keys.
+  // Keys, and defaults of missing keys. An empty key: the config has none.
   std::string_view eps_key = "rms_norm_eps";
   double eps = 1e-6;
   int64_t head_dim = 0;  // 0: the width, divided by the heads
@@ -61,10 +65,10 @@ struct LlamaForm {
   std::string_view activation = "silu";
   bool is_tied = false;
   RotaryForm rotary = {};
-  // Layers with rotary positions: all, those with a sliding window, or those with a sliding window
-  // unless the config has none.
+  // Layers with rotary positions: all; those of the type "sliding_attention"; or the same, but all
+  // if "sliding_window" is null. If it is null, `windowed` rotates none.
   enum class Rotated : uint8_t { all, windowed, windowed_or_all } rotated = Rotated::all;
-  // (optional) True for layers with rotary positions. Null: all layers.
+  // (optional) False for layers without rotary positions, among those that `rotated` selects.
   bool (*is_rotary)(Fields& config, int64_t layer) = nullptr;
   // (optional) True for layers with a sliding window, if "layer_types" is missing. Null: the
   // architecture has no sliding windows.
@@ -74,13 +78,14 @@ struct LlamaForm {
   int64_t window = 4096;  // default of "sliding_window"; 0: none
 };
 
-// Errors  unsupported: the rotation or activation of the config is not supported.
+// Errors  bad_file: a value or tensor is missing or malformed.
+//         unsupported: the type of a layer, the rotation or the activation is not supported.
 Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const LlamaForm& form);
 
 // LlamaForm::is_windowed for architectures in which every layer has the window.
 inline bool is_every_layer(Fields&, int64_t) { return true; }
-// LlamaForm::is_windowed for configs with "sliding_window_pattern": every n-th layer sees all
-// tokens.
+// LlamaForm::is_windowed: false for every n-th layer. n is "sliding_window_pattern", or `otherwise`
+// if the key is missing.
 template <int64_t otherwise>
 bool is_before_nth(Fields& config, int64_t layer) {
   return (layer + 1) % config.integer_or("sliding_window_pattern", 1, kMostSize, otherwise) != 0;
@@ -91,11 +96,11 @@ bool is_behind_first_layers(Fields& config, int64_t layer);
 // The constant in each layer.
 Weight repeated(const Weight& constant, int64_t layers);
 
-// Adds what Gemma 2 and 3 multiply embeddings and scores with, and their cap of logits, whose
-// default is `logit_softcap`.
+// Adds the factors of embeddings and scores of Gemma 2 and 3, and the cap of the logits.
+// `logit_softcap` is the cap if the config has none.
 void add_gemma_factors(Weights& weights, Fields& config, DecoderParts& parts, double logit_softcap);
 
-// Reads a cap of logits or scores: 0 (off) if it is null.
+// Reads a cap of logits or scores. Null means no cap (0); `otherwise` is for a missing key.
 double softcap_of(Fields& config, const char* key, double otherwise);
 
 }  // namespace bowline::import

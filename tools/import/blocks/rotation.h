@@ -21,7 +21,7 @@ struct Rotation {
   // (optional) Radians per position of each pair of channels, instead of the fields from `base` to
   // `original_length`.
   std::vector<double> frequencies;
-  // Factor of rotated channels. Scores are products of two of them.
+  // Factor of the rotated channels of queries and keys. So it enters a score twice.
   double attention_factor = 1;
   // Length in tokens up to which the config defines this rotation. 0: any length.
   int64_t limit = 0;
@@ -46,8 +46,8 @@ struct RotaryForm {
   std::string_view longrope_names = {};
   // Default of "original_max_position_embeddings". 0: the context length.
   int64_t original = 0;
-  // Queries at positions from "original_max_position_embeddings" on are scaled if the rotation has
-  // "llama_4_scaling_beta".
+  // transformers scales late queries by "llama_4_scaling_beta", which is required. The import does
+  // not scale: unless it is 0, the context ends at "original_max_position_embeddings".
   bool scales_late_queries = false;
 };
 

@@ -5,14 +5,14 @@
 
 namespace bowline::huggingface {
 
-// If the config describes a model of texts and images, replaces it by the config of its text model.
-// Otherwise changes nothing. Call it before the tensors are read.
+// If the config is of Gemma 3 or Mistral 3 with images, replaces it by that of the text model, and
+// sets `source.other_parts`. Otherwise changes nothing.
 // Errors  bad_file: a value is malformed.
-//         unsupported: a key is unknown, or the kind of the text model is.
+//         unsupported: a key is unknown, or the text model is of an unsupported kind.
 Status take_text_config(import::Source& source);
 
-// Gives the tensors of the text model the names that they have in a model of texts alone. The
-// others are of `source.other_parts`. For a source whose config was not replaced, changes nothing.
+// Removes "language_model." from the names of tensors. Other names stay. Call it after the tensors
+// are read. Changes nothing if take_text_config() replaced no config.
 void name_text_tensors(import::Source& source);
 
 }  // namespace bowline::huggingface
