@@ -77,34 +77,22 @@ Status wrong_kind(std::string_view name) {
   return Status(Code::bad_argument, format("Attribute {} has a value of the wrong kind.", name));
 }
 
-template <Number T>
-Result<T> number_of(std::string_view name, const auto& value) {
-  if constexpr (std::floating_point<T>) {
-    BOWLINE_TRY(check_number(static_cast<double>(value), name));
-    return static_cast<T>(value);
-  } else {
-    int64_t whole = 0;
-    if constexpr (std::floating_point<std::remove_cvref_t<decltype(value)>>) {
-      constexpr double kWhole =
-          9007199254740992.0;  // 2^53: up to it a double holds every whole number
-      if (!(std::abs(value) <= kWhole) || std::trunc(value) != value) {
-        return wrong_kind(name);
-      }
-      whole = static_cast<int64_t>(value);
-    } else {
-      whole = value;
-    }
-    if (!std::in_range<T>(whole)) {
-      return wrong_kind(name);
-    }
-    if constexpr (std::same_as<T, int64_t>) {
-      BOWLINE_TRY(check_size(whole, name));
-    }
-    return static_cast<T>(whole);
+// The whole number within the limits that a value is.
+Result<int64_t> whole_of(std::string_view name, double value, int64_t least, int64_t most) {
+  constexpr double kWhole = 9007199254740992.0;  // 2^53: up to it a double holds every whole number
+  if (!(std::abs(value) <= kWhole) || std::trunc(value) != value) {
+    return wrong_kind(name);
   }
+  const auto whole = static_cast<int64_t>(value);
+  return whole >= least && whole <= most ? Result<int64_t>(whole) : wrong_kind(name);
+}
+Result<int64_t> whole_of(std::string_view name, int64_t value, int64_t least, int64_t most) {
+  return value >= least && value <= most ? Result<int64_t>(value) : wrong_kind(name);
 }
 
 // Sets the field that the attribute names.
+// Sets the field that has the name of an attribute. What depends on the type of the field is as
+// small as possible, because there is a copy of it for each operator.
 class Setter {
  public:
   Setter(const Attribute& from, std::vector<AttributeDim>& dims) : from_(from), dims_(dims) {
@@ -119,84 +107,147 @@ class Setter {
     }
     found_ = true;
     most_ = field.most;
-    return std::visit([&](const auto& given) { return set(value, given); }, from_.value);
+    return set(value);
   }
   bool found() const { return found_; }
 
  private:
-  template <class V, class From>
-  Status set(V&, const From&) {
+  template <class T>
+  const T* given() const {
+    return std::get_if<T>(&from_.value);
+  }
+
+  Result<int64_t> whole(int64_t least, int64_t most) const {
+    if (const auto* const value = given<int64_t>()) {
+      return whole_of(from_.name, *value, least, most);
+    }
+    const auto* const value = given<double>();
+    return value == nullptr ? wrong_kind(from_.name) : whole_of(from_.name, *value, least, most);
+  }
+  Result<double> real() const {
+    const auto* const whole = given<int64_t>();
+    const auto* const real = given<double>();
+    if (whole == nullptr && real == nullptr) {
+      return wrong_kind(from_.name);
+    }
+    const double value = whole != nullptr ? static_cast<double>(*whole) : *real;
+    BOWLINE_TRY(check_number(value, from_.name));
+    return value;
+  }
+  // The position of the value in the names of an enum.
+  Result<size_t> position(std::span<const std::string_view> names) const {
+    if (const auto* const name = given<std::string>()) {
+      const auto at = std::ranges::find(names, *name);
+      BOWLINE_REQUIRE(at != names.end(), "Attribute {} has the unknown value \"{}\".", from_.name,
+                      *name);
+      return static_cast<size_t>(at - names.begin());
+    }
+    const Result<int64_t> number = whole(0, std::ssize(names) - 1);
+    const auto* const integer = given<int64_t>();
+    const auto* const real = given<double>();
+    BOWLINE_REQUIRE(number.ok() || integer == nullptr, "Attribute {} has the unknown value {}.",
+                    from_.name, *integer);
+    BOWLINE_REQUIRE(number.ok() || real == nullptr, "Attribute {} has the unknown value {}.",
+                    from_.name, *real);
+    BOWLINE_TRY(Status(number.status()));
+    return static_cast<size_t>(number.value());
+  }
+  // The list, if it has no more entries than the field.
+  template <class T>
+  Result<const std::vector<T>*> list() const {
+    const auto* const value = given<std::vector<T>>();
+    if (value == nullptr) {
+      return wrong_kind(from_.name);
+    }
+    BOWLINE_TRY(check_list(value->size(), from_.name, most_));
+    return value;
+  }
+
+  template <class V>
+  Status set(V&) {
     return wrong_kind(from_.name);
   }
-  template <class From>
-    requires std::is_arithmetic_v<From>
-  Status set(bool& field, const From& value) {
-    field = value != 0;
-    return value == 0 || value == 1 ? Status() : wrong_kind(from_.name);
-  }
-  template <Number V, class From>
-    requires std::is_arithmetic_v<From>
-  Status set(V& field, const From& value) {
-    BOWLINE_TRY_ASSIGN(field, number_of<V>(from_.name, value));
-    return {};
-  }
-  Status set(int64_t& field, const std::string& dim) {
-    field = 0;
-    dims_.push_back({std::string(from_.name), 0, dim});
-    return {};
-  }
-  template <Enum E, class From>
-    requires std::is_arithmetic_v<From>
-  Status set(E& field, const From& value) {
-    const Result<uint8_t> number = number_of<uint8_t>(from_.name, value);
-    BOWLINE_REQUIRE(number.ok() && number.value() < EnumNames<E>::values.size(),
-                    "Attribute {} has the unknown value {}.", from_.name, value);
-    field = static_cast<E>(number.value());
-    return {};
-  }
-  template <Enum E>
-  Status set(E& field, const std::string& name) {
-    const auto at = std::ranges::find(EnumNames<E>::values, name);
-    BOWLINE_REQUIRE(at != EnumNames<E>::values.end(), "Attribute {} has the unknown value \"{}\".",
-                    from_.name, name);
-    field = static_cast<E>(at - EnumNames<E>::values.begin());
-    return {};
-  }
-  Status set(std::string& field, const std::string& text) {
-    BOWLINE_TRY(check_text(text, format("Attribute {}", from_.name)));
-    field = text;
+  Status set(bool& field) {
+    BOWLINE_TRY_ASSIGN(const int64_t value, whole(0, 1));
+    field = value == 1;
     return {};
   }
   template <Number V>
-  Status set(std::vector<V>& field, const std::vector<GraphDim>& list) {
-    BOWLINE_TRY(check_list(list.size(), from_.name, most_));
+  Status set(V& field) {
+    if constexpr (std::floating_point<V>) {
+      BOWLINE_TRY_ASSIGN(const double value, real());
+      field = static_cast<V>(value);
+    } else {
+      using Limits = std::numeric_limits<V>;
+      static_assert(sizeof(V) < sizeof(int64_t), "The limits are whole numbers of 64 bits.");
+      BOWLINE_TRY_ASSIGN(const int64_t value, whole(Limits::min(), Limits::max()));
+      field = static_cast<V>(value);
+    }
+    return {};
+  }
+  Status set(int64_t& field) {
+    if (const auto* const dim = given<std::string>()) {
+      field = 0;
+      dims_.push_back({std::string(from_.name), 0, *dim});
+      return {};
+    }
+    BOWLINE_TRY_ASSIGN(field, whole(INT64_MIN, INT64_MAX));
+    return check_size(field, from_.name);
+  }
+  template <Enum E>
+  Status set(E& field) {
+    BOWLINE_TRY_ASSIGN(const size_t at, position(EnumNames<E>::values));
+    field = static_cast<E>(at);
+    return {};
+  }
+  Status set(std::string& field) { return set(field, given<std::string>()); }
+  Status set(std::string& field, const std::string* text) const {
+    if (text == nullptr) {
+      return wrong_kind(from_.name);
+    }
+    BOWLINE_TRY(check_text(*text, format("Attribute {}", from_.name)));
+    field = *text;
+    return {};
+  }
+  Status set(std::vector<int64_t>& field) {
+    BOWLINE_TRY_ASSIGN(const auto* const values, list<GraphDim>());
     field.clear();
-    for (const GraphDim& d : list) {
-      field.push_back(0);
+    for (const GraphDim& d : *values) {
+      field.push_back(d.name.empty() ? d.value : 0);
       if (d.name.empty()) {
-        BOWLINE_TRY_ASSIGN(field.back(), number_of<V>(from_.name, d.value));
-      } else if (std::same_as<V, int64_t>) {
-        dims_.push_back({std::string(from_.name), static_cast<uint32_t>(field.size() - 1), d.name});
+        BOWLINE_TRY(check_size(d.value, from_.name));
       } else {
-        return wrong_kind(from_.name);
+        dims_.push_back({std::string(from_.name), static_cast<uint32_t>(field.size() - 1), d.name});
       }
     }
     return {};
   }
-  template <std::floating_point V>
-  Status set(std::vector<V>& field, const std::vector<double>& list) {
-    BOWLINE_TRY(check_list(list.size(), from_.name, most_));
+  Status set(std::vector<int32_t>& field) {
+    BOWLINE_TRY_ASSIGN(const auto* const values, list<GraphDim>());
     field.clear();
-    for (const double value : list) {
-      BOWLINE_TRY_ASSIGN(field.emplace_back(), number_of<V>(from_.name, value));
+    for (const GraphDim& d : *values) {
+      if (!d.name.empty()) {
+        return wrong_kind(from_.name);
+      }
+      BOWLINE_TRY_ASSIGN(const int64_t value, whole_of(from_.name, d.value, INT32_MIN, INT32_MAX));
+      field.push_back(static_cast<int32_t>(value));
     }
     return {};
   }
-  Status set(std::vector<std::string>& field, const std::vector<std::string>& list) {
-    BOWLINE_TRY(check_list(list.size(), from_.name, most_));
+  Status set(std::vector<float>& field) {
+    BOWLINE_TRY_ASSIGN(const auto* const values, list<double>());
     field.clear();
-    for (const std::string& text : list) {
-      BOWLINE_TRY(set(field.emplace_back(), text));
+    for (const double value : *values) {
+      BOWLINE_TRY(check_number(value, from_.name));
+      field.push_back(static_cast<float>(value));
+    }
+    return {};
+  }
+  Status set(std::vector<std::string>& field) {
+    BOWLINE_TRY_ASSIGN(const auto* const values, list<std::string>());
+    field.clear();
+    for (const std::string& text : *values) {
+      BOWLINE_TRY(set(field.emplace_back(), &text));
     }
     return {};
   }

@@ -65,7 +65,7 @@ Status infer(InferContext& c) {
     const Shape& positions = c.in(5);
     BOWLINE_REQUIRE(q.rank() == 4, "Input q has rank {}, not 4.", q.rank());
     BOWLINE_TRY(check_shape("q", q, Shape{1, v[0], q[2], k[3]}));
-    BOWLINE_TRY(check_rotation(t, k[3]));
+    BOWLINE_TRY(check_rotation(rope_of(t), k[3]));
     BOWLINE_REQUIRE(positions == Shape{v[0]} || positions == (Shape{1, v[0]}),
                     "Shape of the positions ({}) is neither {} nor {}.", positions, Shape{v[0]},
                     (Shape{1, v[0]}));
