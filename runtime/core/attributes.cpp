@@ -235,8 +235,18 @@ class Setter {
     return {};
   }
   Status set(std::vector<float>& field) {
-    BOWLINE_TRY_ASSIGN(const auto* const values, list<double>());
     field.clear();
+    if (given<std::vector<GraphDim>>() != nullptr) {  // whole numbers
+      BOWLINE_TRY_ASSIGN(const auto* const values, list<GraphDim>());
+      for (const GraphDim& d : *values) {
+        if (!d.name.empty()) {
+          return wrong_kind(from_.name);
+        }
+        field.push_back(static_cast<float>(d.value));
+      }
+      return {};
+    }
+    BOWLINE_TRY_ASSIGN(const auto* const values, list<double>());
     for (const double value : *values) {
       BOWLINE_TRY(check_number(value, from_.name));
       field.push_back(static_cast<float>(value));
