@@ -41,7 +41,9 @@ function(bowline_merge_objects object)
   foreach(part IN LISTS merged_PARTS)
     list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,[.][gp]ch$>" "$<TARGET_PROPERTY:${part},INTERFACE_SOURCES>")
   endforeach()
-  file(GENERATE OUTPUT "${object}.list" CONTENT "$<JOIN:${objects};${merged_ARCHIVES},\n>\n")
+  # The linker splits lines at spaces, except in quotes.
+  set(files "$<FILTER:${objects};${merged_ARCHIVES},INCLUDE,.>")
+  file(GENERATE OUTPUT "${object}.list" CONTENT "\"$<JOIN:${files},\"\n\">\"\n")
   list(TRANSFORM BOWLINE_PUBLIC_SYMBOLS PREPEND "--keep-global-symbol=" OUTPUT_VARIABLE public)
   add_custom_command(OUTPUT "${object}"
     COMMAND "${BOWLINE_MERGING_LINKER}" -r --force-group-allocation -o "${object}" "@${object}.list"
