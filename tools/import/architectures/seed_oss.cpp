@@ -1,22 +1,19 @@
 // Seed-OSS: a Llama with biases of queries, keys and values.
 //
 // Source  transformers, models/seed_oss/modeling_seed_oss.py.
-#include "base/status.h"
 #include "blocks/llama_family.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_seed_oss(Weights& weights, Fields& config) {
-  BOWLINE_TRY_ASSIGN(DecoderParts p,
-                     declare_llama(weights, config,
-                                   {.qkv_bias = config.boolean_or("attention_bias", true),
-                                    .out_bias = config.boolean_or("attention_out_bias", false),
-                                    .feed_forward_bias = config.boolean_or("mlp_bias", false),
-                                    .head_dim = 128}));
-  p.residual_dropout = config.number_or("residual_dropout", 0, 0.999, 0.1);
-  BOWLINE_TRY(Status(config.status()));
-  return p;
+  return declare_llama(weights, config,
+                       {.qkv_bias = config.boolean_or("attention_bias", true),
+                        .out_bias = config.boolean_or("attention_out_bias", false),
+                        .feed_forward_bias = config.boolean_or("mlp_bias", false),
+                        .head_dim = 128,
+                        .residual_dropout_key = "residual_dropout",
+                        .residual_dropout = 0.1});
 }
 
 // Source  transformers, configuration_seed_oss.py.

@@ -130,6 +130,13 @@ Result<DecoderParts> settings_of(Fields& config, const LlamaForm& form) {
   s.vocabulary = config.integer("vocab_size", 1, kMostSize);
   s.context = config.integer("max_position_embeddings", 1, kMostSize);
   const std::string activation = config.text_or(form.activation_key, std::string(form.activation));
+  if (!form.embedding_dropout_key.empty()) {
+    p.embedding_dropout = config.number_or(form.embedding_dropout_key, 0, 0.999, 0);
+  }
+  if (!form.residual_dropout_key.empty()) {
+    p.residual_dropout =
+        config.number_or(form.residual_dropout_key, 0, 0.999, form.residual_dropout);
+  }
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_REQUIRE_CODE(s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim % 2 == 0,
                        Code::bad_file,

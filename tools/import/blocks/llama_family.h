@@ -64,6 +64,10 @@ struct LlamaForm {
   std::string_view activation_key = "hidden_act";
   std::string_view activation = "silu";
   bool is_tied = false;
+  // Keys of dropout rates of the training. An empty key: the config has none. If the config lacks
+  // the second key, its rate is `residual_dropout`.
+  std::string_view embedding_dropout_key = {}, residual_dropout_key = {};
+  double residual_dropout = 0;
   RotaryForm rotary = {};
   // Layers with rotary positions: all; those of the type "sliding_attention"; or the same, but all
   // if "sliding_window" is null. If it is null, `windowed` rotates none.
