@@ -112,6 +112,11 @@ def uses(file, table):
     return uses_in(text[begin:text.index("};", begin)])
 
 
+def harmless_keys_of(kind):
+    """Returns the keys that the tables of an architecture and its family call harmless."""
+    return harmless_keys(f"architectures/{kind}.cpp", *([f"blocks/{FAMILIES[kind]}.h"] if kind in FAMILIES else []))
+
+
 class ImportKeys(harness.Case):
     def setUp(self):
         super().setUp()
@@ -152,7 +157,7 @@ class ImportKeys(harness.Case):
     def test_each_key_of_each_config(self):
         common = harmless_keys("blocks/build_model.cpp")
         for kind, folders in FOLDERS.items():
-            own = harmless_keys(f"architectures/{kind}.cpp", *([f"blocks/{FAMILIES[kind]}.h"] if kind in FAMILIES else []))
+            own = harmless_keys_of(kind)
             effects = {}
             for name in folders:
                 config = self.folder_of(name)
@@ -179,12 +184,34 @@ class ImportKeys(harness.Case):
     def test_what_a_table_calls_harmless(self):
         common = harmless_keys("blocks/build_model.cpp")
         for kind, folders in FOLDERS.items():
-            own = harmless_keys(f"architectures/{kind}.cpp", *([f"blocks/{FAMILIES[kind]}.h"] if kind in FAMILIES else []))
+            own = harmless_keys_of(kind)
             config = self.folder_of(folders[0])
             self.find_digests(config)
             right = self.imported(config)
             keys = {key: 3 for key in own + (common if kind == "llama" else []) if key not in config}
             self.assertEqual(self.imported(config | keys | {"_note": 3}), right, keys)
+
+    def test_missing_keys(self):
+        """A missing key has the value that transformers assumes, or the model is refused."""
+        # Special tokens are never assumed. Labels and ties follow the tensors. The original length
+        # follows the settings of the rotation.
+        other = {"bos_token_id", "eos_token_id", "pad_token_id", "id2label", "label2id", "tie_word_embeddings",
+                 "original_max_position_embeddings"}
+        defaults = json.loads((TESTS / "import/defaults.json").read_text())
+        common = harmless_keys("blocks/build_model.cpp")
+        for kind, name in ((kind, folder) for kind, folders in FOLDERS.items() for folder in folders):
+            skipped = {*common, *harmless_keys_of(kind), *other}
+            config, seen = self.folder_of(name), 0
+            for key, assumed in defaults[name].items():
+                less = {k: v for k, v in config.items() if k != key}
+                self.digests = None
+                if key in skipped or self.imported(less) is None:
+                    continue
+                self.find_digests(less)
+                with self.subTest(name, key=key, assumed=assumed):
+                    self.assertTrue(self.imported(less | {key: assumed}) == self.imported(less))
+                    seen += 1
+            self.assertGreater(seen, 0, name)
 
     def test_keys_that_are_not_known(self):
         """Keys of an architecture that transformers has under another name, of quantized weights,

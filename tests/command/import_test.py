@@ -208,14 +208,29 @@ class ImportOfHuggingFace(harness.Case):
         for name, count in (("bert_classes", 1 + 2 + 1), ("distilbert_classes", 1 + 1 + 1), ("roberta_classes", 1 + 2 + 2)):
             with self.subTest(name):
                 self.call(name)
-                config = json.loads((self.source / "config.json").read_text())
-                for key in ("hidden_dropout_prob", "dropout", "seq_classif_dropout"):
-                    if key in config:
-                        config[key] = 0.3
-                (self.source / "config.json").write_text(json.dumps(config))
-                self.expect(run("import", self.source, "--out", self.out, "--force", "--dropout"), OK)
-                plan = self.expect(run("inspect", self.out, "--listing", "forward", "--batch", 2, "--seq", 8), OK).stdout
-                self.assertEqual(len(re.findall(r"\bdropout\b", plan, re.I)), count, plan)
+                rates = self.dropouts(dict.fromkeys(("hidden_dropout_prob", "dropout", "seq_classif_dropout"), 0.3))
+                self.assertEqual(len(rates), count)
+
+    def test_dropout_of_decoders(self):
+        """Dropout of the embeddings, and of both parts of a layer."""
+        for name, embedding, residual in (("gpt2", "embd_pdrop", "resid_pdrop"), ("phi", "embd_pdrop", "resid_pdrop"),
+                                          ("starcoder2", "embedding_dropout", "residual_dropout"), ("phi3", None, "resid_pdrop"),
+                                          ("seed_oss", None, "residual_dropout")):
+            with self.subTest(name):
+                self.call(name)
+                rates = self.dropouts({embedding: 0.25, residual: 0.5}, "--dim", "rows=1", "--dim", "kv_length=1")
+                self.assertEqual(rates, ["0.25"] * (embedding is not None) + ["0.5", "0.5"])
+
+    def dropouts(self, rates, *dims):
+        """Imports the source with these rates for keys that it has, and returns the rates of a
+        training. The body of a Repeat counts once.
+        """
+        config = json.loads((self.source / "config.json").read_text())
+        config.update({key: rate for key, rate in rates.items() if key in config})
+        (self.source / "config.json").write_text(json.dumps(config))
+        self.expect(run("import", self.source, "--out", self.out, "--force", "--dropout"), OK)
+        plan = self.expect(run("inspect", self.out, "--listing", "forward", "--batch", 2, "--seq", 8, *dims), OK).stdout
+        return re.findall(r" Dropout\(.*? rate=(\S+)", plan)
 
     def test_classes_of_a_head_keep_their_order(self):
         labels = self.folder / "labels.txt"

@@ -12,6 +12,8 @@ Each model is a Hugging Face folder. <name>.expected.safetensors beside the fold
              with a head: labels, logits, loss
              with shared layers and a head: step.<tensor>, weights after an SGD step at rate RATE
 
+defaults.json has what transformers assumes for each key of each config.json that is missing.
+
 All values are random, so the files are under the licence of the project. Weights have a wide range,
 no bias is zero and no scale is one, so that a missing operation changes the results.
 """
@@ -23,6 +25,7 @@ import sys
 
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
@@ -314,11 +317,29 @@ def make(name):
     print(f"{name}: seed {seed}, {size} bytes")
 
 
+def write_defaults():
+    rows = {}
+    for path in sorted(HERE.glob("*/config.json")):
+        config = json.loads(path.read_text())
+        kind = type(transformers.AutoConfig.for_model(config["model_type"]))
+        row = rows[path.parent.name] = {}
+        for key in sorted(config):
+            try:
+                assumed = kind.from_dict({k: v for k, v in config.items() if k != key}).to_dict()
+            except StrictDataclassError:  # the key must be there
+                continue
+            if key in assumed and key not in ("model_type", "architectures", "transformers_version", "dtype"):
+                row[key] = assumed[key]
+    lines = [f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in rows.items()]
+    (HERE.parent / "defaults.json").write_text("{" + ",\n ".join(lines) + "}\n")
+
+
 def main():
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)
     for name in sys.argv[1:] or MODELS:
         make(name)
+    write_defaults()
 
 
 if __name__ == "__main__":
