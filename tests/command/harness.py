@@ -35,6 +35,14 @@ def run(*arguments, program=BOWLINE, timeout=120, **options):
     return subprocess.run([program, *map(str, arguments)], timeout=timeout * PATIENCE, **options)
 
 
+def preloaded(variable):
+    """Returns what to add to the environment so that a program loads the library that an
+    environment variable names. LD_PRELOAD takes no path with a space. Without the variable: nothing.
+    """
+    folder, name = os.path.split(os.environ.get(variable, ""))
+    return {"LD_PRELOAD": name, "LD_LIBRARY_PATH": folder} if name else {}
+
+
 def devices():
     return json.loads(run("devices", "--all", "-o", "json").stdout)
 

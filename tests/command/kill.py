@@ -44,7 +44,7 @@ class Kill(harness.Case):
         """Starts a run, kills it, and returns a description."""
         if moment == "file":
             at = pick.randrange(1, 200)
-            self.start(folder, LD_PRELOAD=os.environ["KILL_AT_LIBRARY"], KILL_AT=str(at)).wait(timeout=120)
+            self.start(folder, **harness.preloaded("KILL_AT_LIBRARY"), KILL_AT=str(at)).wait(timeout=120)
             return f"at file operation {at}"
         process = self.start(folder)
         begin = time.monotonic()

@@ -282,7 +282,7 @@ class WaysOut(Place):
     def test_a_log_that_cannot_be_written(self):
         if "KILL_AT_LIBRARY" not in os.environ:
             self.skipTest("nothing can be preloaded here")
-        environment = {**os.environ, "LD_PRELOAD": os.environ["KILL_AT_LIBRARY"], "FAIL_WRITE": str(self.log)}
+        environment = {**os.environ, **harness.preloaded("KILL_AT_LIBRARY"), "FAIL_WRITE": str(self.log)}
         self.log.touch()
         done = self.train(9, "--log", self.log, env=environment)
         self.expect(done, FAILED, "log", "No space left", "Step 1 is in")

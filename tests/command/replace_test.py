@@ -47,7 +47,7 @@ class Replace(harness.AdapterCase):
     def test_what_is_there_goes_whole(self):
         for old in ("file", "hf", "peft"):
             for to, files in FORMS.items():
-                for libraries in ({}, {"LD_PRELOAD": os.environ.get("RENAMES_LIBRARY", "")}):
+                for libraries in ({}, harness.preloaded("RENAMES_LIBRARY")):
                     if old in WEIGHTS and to != old and not (old == "hf" and to == "gguf"):
                         continue
                     with self.subTest(old=old, to=to, **libraries):
@@ -63,7 +63,7 @@ class Replace(harness.AdapterCase):
         """
         if harness.SANITIZED:
             self.skipTest("nothing is preloaded under a sanitizer")
-        plain = os.environ | {"LD_PRELOAD": os.environ["RENAMES_LIBRARY"]}
+        plain = os.environ | harness.preloaded("RENAMES_LIBRARY")
         for to in ("hf", "gguf"):
             self.expect(self.export(to, env=plain), OK)
             self.nothing_else_is_left()

@@ -10,6 +10,7 @@ import argparse
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -70,7 +71,7 @@ def configure(folder, *options, check=True):
 def pkg_config(*words):
     path = next(PREFIX.rglob("bowline.pc")).parent
     others = os.environ.get("PKG_CONFIG_PATH", "")
-    return run("pkg-config", *words, env={**os.environ, "PKG_CONFIG_PATH": f"{path}:{others}"}).stdout.split()
+    return shlex.split(run("pkg-config", *words, env={**os.environ, "PKG_CONFIG_PATH": f"{path}:{others}"}).stdout)
 
 
 def compiled(name, *flags, libraries=None, package="bowline", standard="c++20", suffix="cpp"):

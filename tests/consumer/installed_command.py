@@ -7,6 +7,7 @@ usage: installed_command.py --build DIR --work DIR [TEST...]
 import argparse
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,7 @@ def run(*command):
 
 
 def completed(*words):
-    script = PREFIX / "share/bash-completion/completions/bowline"
+    script = shlex.quote(str(PREFIX / "share/bash-completion/completions/bowline"))
     return set(run("bash", "-c", COMPLETE.format(script=script, words=" ".join(words))).split())
 
 

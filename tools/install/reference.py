@@ -19,11 +19,11 @@ PROJECT_NAME = Bowline
 PROJECT_NUMBER = "{version}"
 PROJECT_BRIEF = "Runs and fine-tunes neural networks on the CPU and on any GPU"
 INPUT = {inputs}
-STRIP_FROM_PATH = {runtime}
-STRIP_FROM_INC_PATH = {runtime}
-USE_MDFILE_AS_MAINPAGE = {main_page}
+STRIP_FROM_PATH = "{runtime}"
+STRIP_FROM_INC_PATH = "{runtime}"
+USE_MDFILE_AS_MAINPAGE = "{main_page}"
 EXCLUDE_SYMBOLS = bowline::detail* bowline::Internals
-OUTPUT_DIRECTORY = {out}
+OUTPUT_DIRECTORY = "{out}"
 JAVADOC_AUTOBRIEF = YES
 SORT_MEMBER_DOCS = NO
 BUILTIN_STL_SUPPORT = YES
@@ -60,7 +60,7 @@ def make(doxygen, headers, runtime, version, out):
     main_page = out / "reference.md"
     main_page.write_text(MAIN_PAGE)
     settings = SETTINGS.format(version=version, runtime=runtime, main_page=main_page, out=out,
-                               inputs=" ".join(str(h) for h in (*headers, main_page)))
+                               inputs=" ".join(f'"{h}"' for h in (*headers, main_page)))
     done = subprocess.run([doxygen, "-"], input=settings, capture_output=True, text=True)
     return refused(done.stderr.splitlines()) or ([] if done.returncode == 0 else ["Doxygen failed."])
 
