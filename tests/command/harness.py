@@ -37,7 +37,7 @@ def run(*arguments, program=BOWLINE, timeout=120, **options):
 
 def preloaded(variable):
     """Returns what to add to the environment so that a program loads the library that an
-    environment variable names. LD_PRELOAD takes no path with a space. Without the variable: nothing.
+    environment variable names; nothing without the variable. LD_PRELOAD takes no path with a space.
     """
     folder, name = os.path.split(os.environ.get(variable, ""))
     return {"LD_PRELOAD": name, "LD_LIBRARY_PATH": folder} if name else {}
