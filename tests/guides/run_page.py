@@ -52,12 +52,12 @@ class Shell:
         self.bash.communicate()
 
 
-def environment_of(prefix):
+def environment_of(prefix, repository):
     def path(name, *folders):
         return {name: os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get(name)])])}
 
     library = next(prefix.glob("lib*/**/pkgconfig")).parent
-    return {**os.environ, "LP_NUM_THREADS": "0", "REPOSITORY": str(ROOT), **path("PATH", prefix / "bin"),
+    return {**os.environ, "LP_NUM_THREADS": "0", "REPOSITORY": str(repository), **path("PATH", prefix / "bin"),
             **path("PKG_CONFIG_PATH", library / "pkgconfig"), **path("LD_LIBRARY_PATH", library), **path("CMAKE_PREFIX_PATH", prefix)}
 
 
@@ -123,9 +123,13 @@ def main():
         folder = pathlib.Path(work) / "empty"
         folder.mkdir()
         (folder / "samples").symlink_to(ROOT / "samples")
+        # The shell splits paths of these folders at spaces: $(pkg-config --cflags bowline).
+        prefix, repository = pathlib.Path(work) / "prefix", pathlib.Path(work) / "repository"
+        prefix.symlink_to(args.prefix.resolve())
+        repository.symlink_to(ROOT)
         try:
             check_links(args.page, text)
-            count = follow(page.read(text), folder, environment_of(args.prefix.resolve()))
+            count = follow(page.read(text), folder, environment_of(prefix, repository))
         except (AssertionError, page.BadPage) as failure:
             sys.exit(f"{args.page}: {failure}")
     print(f"{args.page.name}: {count} commands")
