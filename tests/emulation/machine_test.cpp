@@ -1,5 +1,7 @@
 // The CUDA backend on faulty machines, by emulation: each gives a message and a code, and the
 // process and the other devices continue.
+#include <thread>
+
 #include "train/tiny_lm.h"
 #include "traits.h"
 
@@ -315,6 +317,37 @@ TEST_F(Emulated, WorkIsDoneWhenSomebodyWaitsAndNotBefore) {
   EXPECT_EQ(cuda_emu::cudaStreamSynchronize(stream), cuda_emu::cudaSuccess);
   EXPECT_EQ(value, 1);
   EXPECT_EQ(cuda_emu::cudaStreamDestroy(stream), cuda_emu::cudaSuccess);
+}
+
+// Each thread has a stream. The machine counts the launches and bytes of all of them.
+TEST_F(Emulated, SeveralThreadsUseTheMachine) {
+  using namespace cuda_emu;
+  constexpr uint64_t kThreads = 4, kLaunches = 4000;
+  constexpr const char* kName = "a_name_that_needs_memory_of_its_own";
+  const uint64_t blocks = machine().blocks, bytes_in = machine().bytes_in;
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      cudaStream_t stream = nullptr;
+      ASSERT_EQ(cudaStreamCreateWithFlags(&stream, 0), cudaSuccess);
+      const int from = 7;
+      int to = 0;
+      for (uint64_t i = 0; i < kLaunches; ++i) {
+        ASSERT_EQ(launch_kernel(kName, dim3(1), dim3(1), stream, [] {}), cudaSuccess);
+        ASSERT_EQ(cudaMemcpyAsync(&to, &from, sizeof(to), cudaMemcpyHostToDevice, stream),
+                  cudaSuccess);
+        ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      }
+      EXPECT_EQ(to, from);
+      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(machine().last.name, kName);
+  EXPECT_EQ(machine().blocks - blocks, kThreads * kLaunches);
+  EXPECT_EQ(machine().bytes_in - bytes_in, kThreads * kLaunches * sizeof(int));
 }
 
 TEST_F(Emulated, AWaitInsideACaptureInvalidatesIt) {

@@ -1,6 +1,7 @@
 #include "emu/runtime.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -34,9 +35,9 @@ struct Stream {
 
 namespace {
 
-std::mutex mutex;  // of all members below
+std::mutex mutex;  // of all members below, but not of what is atomic or of one thread
 Machine the_machine;
-cudaError_t sticky = cudaSuccess;
+std::atomic<cudaError_t> sticky = cudaSuccess;
 thread_local cudaError_t last = cudaSuccess;
 std::string what_failed;
 std::map<void*, size_t> allocations;
@@ -59,13 +60,24 @@ unsigned most_shared_bytes() {
 }
 
 // The error that every call to the device returns first.
-cudaError_t state() { return the_machine.driver != cudaSuccess ? the_machine.driver : sticky; }
+cudaError_t state() {
+  const cudaError_t stuck = sticky;
+  return the_machine.driver != cudaSuccess ? the_machine.driver : stuck;
+}
 
 bool stick(cudaError_t error) {
-  if (error != cudaSuccess && sticky == cudaSuccess) {
-    sticky = error;
+  cudaError_t none = cudaSuccess;
+  if (error != cudaSuccess) {
+    sticky.compare_exchange_strong(none, error);
   }
   return error != cudaSuccess;
+}
+
+// Changes the counters of the machine. Streams of several threads run at the same time.
+template <class Change>
+void count(const Change& change) {
+  const std::lock_guard lock(mutex);
+  change(the_machine);
 }
 
 cudaError_t enqueue(Stream* stream, Work work, bool is_kernel = false) {
@@ -93,18 +105,22 @@ bool is_capturing() {
 
 void fail_forever(const std::string& what) {
   const std::lock_guard lock(mutex);
-  what_failed = what;
-  stick(cudaErrorLaunchFailure);
+  if (sticky == cudaSuccess) {
+    what_failed = what;
+    stick(cudaErrorLaunchFailure);
+  }
 }
 
 void restart() {
   const std::lock_guard lock(mutex);
-  sticky = last = cudaSuccess;
+  sticky = cudaSuccess;
+  last = cudaSuccess;
   the_machine = {};
 }
 
 cudaError_t cudaGetLastError() {
-  const cudaError_t error = sticky != cudaSuccess ? sticky : last;
+  const cudaError_t stuck = sticky;
+  const cudaError_t error = stuck != cudaSuccess ? stuck : last;
   last = cudaSuccess;
   return error;
 }
@@ -273,8 +289,10 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   return enqueue(stream, [=] {
-    the_machine.bytes_in += kind == cudaMemcpyHostToDevice ? bytes : 0;
-    the_machine.bytes_out += kind == cudaMemcpyDeviceToHost ? bytes : 0;
+    count([&](Machine& m) {
+      m.bytes_in += kind == cudaMemcpyHostToDevice ? bytes : 0;
+      m.bytes_out += kind == cudaMemcpyDeviceToHost ? bytes : 0;
+    });
     std::memmove(to, from, bytes);
     return cudaSuccess;
   });
@@ -361,7 +379,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  ++the_machine.graph_launches;
+  count([](Machine& m) { ++m.graph_launches; });
   return enqueue(stream, [graph] {
     for (const Work& work : graph->nodes) {
       if (const cudaError_t error = work(); error != cudaSuccess) {
@@ -444,15 +462,16 @@ cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t 
     }
   }
   const auto run = [=, kernel = std::move(kernel)] {
-    the_machine.last = {name, grid.x * grid.y * grid.z, block.x, shared_bytes, cooperative, early};
-    the_machine.early_launches += early ? 1 : 0;
-    the_machine.blocks += uint64_t{grid.x} * grid.y * grid.z;
+    count([&](Machine& m) {
+      m.last = {name, grid.x * grid.y * grid.z, block.x, shared_bytes, cooperative, early};
+      m.early_launches += early ? 1 : 0;
+      m.blocks += uint64_t{grid.x} * grid.y * grid.z;
+    });
     const std::string error = run_grid(grid, block, kernel, shared_bytes, cooperative);
     if (error.empty()) {
       return cudaSuccess;
     }
-    const std::lock_guard lock(mutex);
-    what_failed = std::string(name) + ": " + error;
+    fail_forever(std::string(name) + ": " + error);
     return cudaErrorLaunchFailure;
   };
   return enqueue(stream, run, true);
