@@ -21,12 +21,14 @@ FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "q
            "qwen3": ["qwen3_window"], "gemma": ["gemma"], "gemma2": ["gemma2"], "gemma3": ["gemma3_older", "gemma3"], "granite": ["granite"],
            "smollm3": ["smollm3_window", "smollm3"], "phi3": ["phi3", "phi3_part", "phi3_long"], "olmo2": ["olmo2"], "olmo3": ["olmo3"],
            "stablelm": ["stablelm"], "ministral": ["ministral"], "ministral3": ["ministral3"],
-           **{kind: [kind] for kind in ("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "olmo", "phi",
-                                        "seed_oss", "starcoder2")},
-           "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
-           "distilbert": ["distilbert_classes"], "albert": ["albert_classes"], "electra": ["electra_classes"]}
-FAMILIES = {kind: "llama_family" for kind in FOLDERS if kind not in ("gpt2", "bert", "roberta", "distilbert", "albert", "electra")} | {
-    "bert": "bert_family", "roberta": "bert_family", "electra": "bert_family"}
+           **{kind: [kind] for kind in ("arcee", "codegen", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "gpt2", "gpt_neo", "gptj",
+                                        "helium", "nemotron", "olmo", "opt", "persimmon", "phi", "seed_oss", "starcoder2")},
+           "gpt_bigcode": ["gpt_bigcode", "gpt_bigcode_heads"], "gpt_neox": ["gpt_neox", "gpt_neox_sequential"],
+           "falcon": ["falcon", "falcon_groups", "falcon_one_norm", "falcon_sequential"], "bert": ["bert_classes"],
+           "roberta": ["roberta_classes"], "distilbert": ["distilbert_classes"], "albert": ["albert_classes"],
+           "electra": ["electra_classes"]}
+# Tables that architectures share, and their files.
+SHARED = {"kLlamaFamilyKeys": "blocks/decoder_form.h", "kGptFamilyKeys": "blocks/decoder_form.h", "kBertFamilyKeys": "blocks/bert_family.h"}
 # Keys that count only if another key is missing.
 INSTEAD = {"max_window_layers": "layer_types", "sliding_window_pattern": "layer_types", "no_rope_layer_interval": "no_rope_layers"}
 SIZE = 8192  # of config.json, so that models differ only in its text
@@ -114,7 +116,11 @@ def uses(file, table):
 
 def harmless_keys_of(kind):
     """Returns the keys that the tables of an architecture and its family call harmless."""
-    return harmless_keys(f"architectures/{kind}.cpp", *([f"blocks/{FAMILIES[kind]}.h"] if kind in FAMILIES else []))
+    file = f"architectures/{kind}.cpp"
+    tables = [name for name in SHARED if name in (IMPORT / file).read_text()]
+    own = uses_in((IMPORT / file).read_text())
+    shared = [key for name in tables for key, use in uses(SHARED[name], name).items() if use == "harmless" and key not in own]
+    return harmless_keys(file) + shared
 
 
 class ImportKeys(harness.Case):

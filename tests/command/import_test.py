@@ -215,11 +215,13 @@ class ImportOfHuggingFace(harness.Case):
         """Dropout of the embeddings, and of both parts of a layer."""
         for name, embedding, residual in (("gpt2", "embd_pdrop", "resid_pdrop"), ("phi", "embd_pdrop", "resid_pdrop"),
                                           ("starcoder2", "embedding_dropout", "residual_dropout"), ("phi3", None, "resid_pdrop"),
-                                          ("seed_oss", None, "residual_dropout")):
+                                          ("seed_oss", None, "residual_dropout"), ("opt", None, "dropout"),
+                                          ("gptj", "embd_pdrop", "resid_pdrop"), ("gpt_neo", "embed_dropout", "resid_dropout")):
             with self.subTest(name):
                 self.call(name)
                 rates = self.dropouts({embedding: 0.25, residual: 0.5}, "--dim", "rows=1", "--dim", "kv_length=1")
-                self.assertEqual(rates, ["0.25"] * (embedding is not None) + ["0.5", "0.5"])
+                layers = 3 if name == "gpt_neo" else 1  # in the body of the Repeat
+                self.assertEqual(rates, ["0.25"] * (embedding is not None) + ["0.5", "0.5"] * layers)
 
     def dropouts(self, rates, *dims):
         """Imports the source with these rates for keys that it has, and returns the rates of a

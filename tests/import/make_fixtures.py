@@ -20,6 +20,7 @@ no bias is zero and no scale is one, so that a missing operation changes the res
 
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -50,6 +51,10 @@ GEMMA2 = DECODER | dict(num_key_value_heads=2, head_dim=16, query_pre_attn_scala
                         sliding_window=5)
 GEMMA3 = DECODER | dict(num_hidden_layers=4, num_key_value_heads=2, head_dim=16, query_pre_attn_scalar=5, sliding_window=5,
                         layer_types=["sliding_attention", "full_attention"] * 2)
+
+GPT = dict(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320, n_inner=INNER, bos_token_id=1, eos_token_id=2)
+FALCON = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, ffn_hidden_size=INNER,
+              max_position_embeddings=320, bos_token_id=1, eos_token_id=2)
 
 t = transformers
 MODELS = {
@@ -136,6 +141,29 @@ MODELS = {
     "ministral3_images": lambda: t.Mistral3ForConditionalGeneration(t.Mistral3Config(
         text_config=MINISTRAL3 | dict(model_type="ministral3", max_position_embeddings=5120),
         vision_config=VISION | dict(model_type="pixtral"), image_token_index=VOCABULARY, tie_word_embeddings=False)),
+    # Of Pythia: a part of each head rotates, and both parts of a layer read the same rows.
+    "gpt_neox": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**DECODER, rope_parameters=dict(
+        rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5))),
+    "gpt_neox_sequential": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**DECODER, use_parallel_residual=False, attention_bias=False)),
+    "gpt_neo": lambda: t.GPTNeoForCausalLM(t.GPTNeoConfig(
+        vocab_size=VOCABULARY, hidden_size=WIDTH, num_layers=3, num_heads=HEADS, max_position_embeddings=320, window_size=5,
+        attention_types=[[["global", "local"], 1], [["local"], 1]], bos_token_id=1, eos_token_id=2)),
+    "gptj": lambda: t.GPTJForCausalLM(t.GPTJConfig(**GPT, rotary_dim=6)),
+    "codegen": lambda: t.CodeGenForCausalLM(t.CodeGenConfig(**GPT | dict(n_head=8), rotary_dim=2)),
+    "gpt_bigcode": lambda: t.GPTBigCodeForCausalLM(t.GPTBigCodeConfig(**GPT)),
+    "gpt_bigcode_heads": lambda: t.GPTBigCodeForCausalLM(t.GPTBigCodeConfig(**GPT, multi_query=False)),
+    "opt": lambda: t.OPTForCausalLM(t.OPTConfig(
+        vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, ffn_dim=INNER,
+        max_position_embeddings=320, word_embed_proj_dim=WIDTH, bos_token_id=1, eos_token_id=2, pad_token_id=None)),
+    # Of 7B, 40B, 11B and RW: one head of keys, groups, one norm for both parts, and one after the
+    # other.
+    "falcon": lambda: t.FalconForCausalLM(t.FalconConfig(**FALCON)),
+    "falcon_groups": lambda: t.FalconForCausalLM(t.FalconConfig(**FALCON, new_decoder_architecture=True, num_kv_heads=2)),
+    "falcon_one_norm": lambda: t.FalconForCausalLM(t.FalconConfig(
+        **FALCON, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, bias=True)),
+    "falcon_sequential": lambda: t.FalconForCausalLM(t.FalconConfig(
+        **FALCON, multi_query=False, parallel_attn=False, bias=True, tie_word_embeddings=False)),
+    "persimmon": lambda: t.PersimmonForCausalLM(t.PersimmonConfig(**DECODER)),
     "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320,
                                                    bos_token_id=1, eos_token_id=2)),
     "bert": lambda: t.BertModel(t.BertConfig(**ENCODER)),
@@ -157,8 +185,9 @@ MODELS = {
 
 # Decoders with weights after a step.
 # Decoders of one file each.
-FAMILIES = ("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "helium", "nemotron", "olmo", "phi", "seed_oss",
-            "starcoder2")
+FAMILIES = ("arcee", "codegen", "cohere", "cohere2", "ernie4_5", "exaone4", "falcon", "falcon_groups", "falcon_one_norm",
+            "falcon_sequential", "glm", "glm4", "gpt_bigcode", "gpt_bigcode_heads", "gpt_neo", "gpt_neox", "gpt_neox_sequential", "gptj",
+            "helium", "nemotron", "olmo", "opt", "persimmon", "phi", "seed_oss", "starcoder2")
 STEPPED = (*FAMILIES, "llama_yarn", "phi3_long", "gemma", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "stablelm_parallel", "ministral")
 
 
@@ -169,8 +198,7 @@ def randomize(model, generator):
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
             if p.dim() == 1:
-                p.copy_(0.2 * noise + (middle if "norm" in name.lower() and name.endswith("weight") or ".ln_" in name and
-                                       name.endswith("weight") else 0.0))
+                p.copy_(0.2 * noise + (middle if ("norm" in name.lower() or ".ln_" in name) and name.endswith("weight") else 0.0))
             else:
                 p.copy_(noise * (0.5 if "emb" in name or "wte" in name or "wpe" in name else 1.0 / p.shape[-1] ** 0.5))
 
@@ -203,8 +231,11 @@ def stepped_decoder(model, tokens, labels):
     """
     logits = model(tokens).logits
     torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), labels.reshape(-1)).backward()
-    return {f"step.{name}": (w.data - RATE * w.grad) for name, w in model.named_parameters()
-            if name.startswith("model.layers.0.") and ("self_attn" in name and "o_proj" not in name or w.dim() == 1)}
+    def is_wanted(name, weight):
+        part = name.split(".0.")[1] if re.search(r"\.(layers|h)\.0\.", name) else ""
+        is_output = any(output in part for output in ("o_proj", "out_proj", "c_proj", "attention.dense"))
+        return part != "" and ("att" in part and not is_output or weight.dim() == 1)
+    return {f"step.{name}": w.data - RATE * w.grad for name, w in model.named_parameters() if is_wanted(name, w)}
 
 
 def encoder_numbers(model, generator, has_head):

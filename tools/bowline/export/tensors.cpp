@@ -17,8 +17,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kHead = "lm_head.weight";
-constexpr std::string_view kTables[] = {"model.embed_tokens.weight", "transformer.wte.weight"};
+// Names of decoders: the head of the language model, and the table of token embeddings.
+constexpr std::string_view kHeads[] = {"lm_head.weight", "embed_out.weight"};
+constexpr std::string_view kTables[] = {
+    "model.embed_tokens.weight", "model.decoder.embed_tokens.weight", "gpt_neox.embed_in.weight",
+    "transformer.wte.weight", "transformer.word_embeddings.weight"};
 
 Result<json> config_of(const Model& model) {
   BOWLINE_TRY_ASSIGN(const std::optional<std::string> text, text_asset(model, "config.json"));
@@ -57,8 +60,8 @@ Status check_range(std::span<const std::byte> bytes, const ExportedTensor& tenso
   return {};
 }
 
-bool is_table(const ParameterInfo& p) {
-  return std::ranges::find(kTables, p.name) != std::end(kTables);
+bool is_one_of(const ParameterInfo& p, std::span<const std::string_view> names) {
+  return std::ranges::find(names, p.name) != names.end();
 }
 
 }  // namespace
@@ -139,16 +142,19 @@ Result<ExportedModel> exported(const Model& model) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const ParameterInfo* table = nullptr;
   for (const ParameterInfo& p : info.parameters) {
-    table = is_table(p) ? &p : table;
+    table = is_one_of(p, kTables) ? &p : table;
   }
+  BOWLINE_REQUIRE_CODE(table != nullptr || model.metadata("task") != "generate", Code::internal,
+                       "The export does not know the table of token embeddings of this decoder.");
   for (const ParameterInfo& p : info.parameters) {
     const StorageInfo& storage = info.storages[p.tie];
     if (storage.role != StorageRole::weight) {
       continue;
     }
+    const bool is_head = is_one_of(p, kHeads);
     const bool tied_head =
-        table != nullptr && p.name == kHead && p.tie == table->tie && p.view == table->view;
-    if (p.name == kHead || (tied_head && table != nullptr)) {
+        table != nullptr && is_head && p.tie == table->tie && p.view == table->view;
+    if (is_head) {
       out.config["tie_word_embeddings"] = tied_head;
     }
     if (tied_head) {

@@ -3,7 +3,7 @@
 //
 // Source  transformers, models/cohere/modeling_cohere.py.
 #include "base/status.h"
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
@@ -11,16 +11,16 @@ namespace {
 Result<DecoderParts> declare_cohere(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
   BOWLINE_TRY_ASSIGN(DecoderParts p,
-                     declare_llama(weights, config,
-                                   {.qkv_bias = bias,
-                                    .out_bias = bias,
-                                    .is_parallel = true,
-                                    .layer_norms = true,
-                                    .norm_bias = false,
-                                    .eps_key = "layer_norm_eps",
-                                    .eps = 1e-5,
-                                    .is_tied = true,
-                                    .rotary = {.theta = 5e5, .interleaved = true}}));
+                     declare_decoder(weights, config,
+                                     {.qkv_bias = bias,
+                                      .out_bias = bias,
+                                      .is_parallel = true,
+                                      .layer_norms = true,
+                                      .norm_bias = false,
+                                      .eps_key = "layer_norm_eps",
+                                      .eps = 1e-5,
+                                      .is_tied = true,
+                                      .rotary = {.theta = 5e5, .interleaved = true}}));
   p.logit_divisor =
       weights.constant("logit_divisor", 1 / config.number_or("logit_scale", 1e-6, 1e6, 0.0625));
   BOWLINE_TRY(Status(config.status()));

@@ -2,25 +2,25 @@
 //
 // Source  transformers, models/cohere2/modeling_cohere2.py.
 #include "base/status.h"
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_cohere2(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
-  BOWLINE_TRY_ASSIGN(DecoderParts p, declare_llama(weights, config,
-                                                   {.qkv_bias = bias,
-                                                    .out_bias = bias,
-                                                    .is_parallel = true,
-                                                    .layer_norms = true,
-                                                    .norm_bias = false,
-                                                    .eps_key = "layer_norm_eps",
-                                                    .eps = 1e-5,
-                                                    .is_tied = true,
-                                                    .rotary = {.interleaved = true},
-                                                    .rotated = LlamaForm::Rotated::windowed,
-                                                    .is_windowed = is_before_nth<4>}));
+  BOWLINE_TRY_ASSIGN(DecoderParts p, declare_decoder(weights, config,
+                                                     {.qkv_bias = bias,
+                                                      .out_bias = bias,
+                                                      .is_parallel = true,
+                                                      .layer_norms = true,
+                                                      .norm_bias = false,
+                                                      .eps_key = "layer_norm_eps",
+                                                      .eps = 1e-5,
+                                                      .is_tied = true,
+                                                      .rotary = {.interleaved = true},
+                                                      .rotated = DecoderForm::Rotated::windowed,
+                                                      .is_windowed = is_before_nth<4>}));
   p.logit_divisor =
       weights.constant("logit_divisor", 1 / config.number_or("logit_scale", 1e-6, 1e6, 0.0625));
   BOWLINE_TRY(Status(config.status()));

@@ -2,18 +2,18 @@
 // type "sliding_attention" rotate. If "sliding_window" is null, all layers do.
 //
 // Source  transformers, models/exaone4/modeling_exaone4.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_exaone4(Weights& weights, Fields& config) {
-  return declare_llama(weights, config,
-                       {.query_norms = LlamaForm::QueryNorms::heads,
-                        .norms = LlamaForm::Norms::behind,
-                        .eps = 1e-5,
-                        .rotated = LlamaForm::Rotated::windowed_or_all,
-                        .is_windowed = is_before_nth<4>});
+  return declare_decoder(weights, config,
+                         {.query_norms = DecoderForm::QueryNorms::heads,
+                          .norms = DecoderForm::Norms::behind,
+                          .eps = 1e-5,
+                          .rotated = DecoderForm::Rotated::windowed_or_all,
+                          .is_windowed = is_before_nth<4>});
 }
 
 // Source  transformers, configuration_exaone4.py.

@@ -4,21 +4,21 @@
 #include <cmath>
 
 #include "base/status.h"
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_gemma(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
-  BOWLINE_TRY_ASSIGN(DecoderParts p, declare_llama(weights, config,
-                                                   {.qkv_bias = bias,
-                                                    .out_bias = bias,
-                                                    .norm_offset = true,
-                                                    .head_dim = 256,
-                                                    .activation_key = "hidden_activation",
-                                                    .activation = "gelu_pytorch_tanh",
-                                                    .is_tied = true}));
+  BOWLINE_TRY_ASSIGN(DecoderParts p, declare_decoder(weights, config,
+                                                     {.qkv_bias = bias,
+                                                      .out_bias = bias,
+                                                      .norm_offset = true,
+                                                      .head_dim = 256,
+                                                      .activation_key = "hidden_activation",
+                                                      .activation = "gelu_pytorch_tanh",
+                                                      .is_tied = true}));
   p.embedding_scale =
       weights.constant("embedding_scale", std::sqrt(static_cast<double>(p.sizes.width)));
   return p;

@@ -3,13 +3,14 @@
 //
 // Source  transformers, models/gemma2/modeling_gemma2.py; Gemma Team, "Gemma 2", 2024, section 2.
 #include "base/status.h"
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
-constexpr LlamaForm kForm = {
-    .norms = LlamaForm::Norms::both,
+constexpr DecoderForm kForm = {
+    .names = {.feed_forward_norm = "pre_feedforward_layernorm"},
+    .norms = DecoderForm::Norms::both,
     .norm_offset = true,
     .head_dim = 256,
     .activation_key = "hidden_activation",
@@ -22,9 +23,9 @@ Result<DecoderParts> declare_gemma2(Weights& weights, Fields& config) {
   BOWLINE_REQUIRE_CODE(!config.boolean_or("use_bidirectional_attention", false), Code::unsupported,
                        "The config has bidirectional attention, which is not supported "
                        "(\"use_bidirectional_attention\").");
-  LlamaForm form = kForm;
+  DecoderForm form = kForm;
   form.qkv_bias = form.out_bias = config.boolean_or("attention_bias", false);
-  BOWLINE_TRY_ASSIGN(DecoderParts p, declare_llama(weights, config, form));
+  BOWLINE_TRY_ASSIGN(DecoderParts p, declare_decoder(weights, config, form));
   add_gemma_factors(weights, config, p, 30);
   p.attention_softcap = softcap_of(config, "attn_logit_softcapping", 50);
   BOWLINE_TRY(Status(config.status()));

@@ -3,7 +3,7 @@
 //
 // Source  transformers, models/gemma3/modeling_gemma3.py; Gemma Team, "Gemma 3", 2025, section 2.
 #include "base/status.h"
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
@@ -12,18 +12,19 @@ Result<DecoderParts> declare_gemma3(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
   BOWLINE_TRY_ASSIGN(
       DecoderParts p,
-      declare_llama(weights, config,
-                    {.qkv_bias = bias,
-                     .out_bias = bias,
-                     .query_norms = LlamaForm::QueryNorms::heads,
-                     .norms = LlamaForm::Norms::both,
-                     .norm_offset = true,
-                     .head_dim = 256,
-                     .activation_key = "hidden_activation",
-                     .activation = "gelu_pytorch_tanh",
-                     .is_tied = true,
-                     .rotary = {.theta = 1e6, .local_theta_key = "rope_local_base_freq"},
-                     .is_windowed = is_before_nth<6>}));
+      declare_decoder(weights, config,
+                      {.names = {.feed_forward_norm = "pre_feedforward_layernorm"},
+                       .qkv_bias = bias,
+                       .out_bias = bias,
+                       .query_norms = DecoderForm::QueryNorms::heads,
+                       .norms = DecoderForm::Norms::both,
+                       .norm_offset = true,
+                       .head_dim = 256,
+                       .activation_key = "hidden_activation",
+                       .activation = "gelu_pytorch_tanh",
+                       .is_tied = true,
+                       .rotary = {.theta = 1e6, .local_theta_key = "rope_local_base_freq"},
+                       .is_windowed = is_before_nth<6>}));
   add_gemma_factors(weights, config, p, 0);
   BOWLINE_TRY(Status(config.status()));
   return p;

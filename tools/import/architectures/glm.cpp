@@ -2,18 +2,18 @@
 // neighbouring channels.
 //
 // Source  transformers, models/glm/modeling_glm.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_glm(Weights& weights, Fields& config) {
-  return declare_llama(weights, config,
-                       {.qkv_bias = config.boolean_or("attention_bias", true),
-                        .fused_gate_up = true,
-                        .eps = 1.5625e-7,
-                        .head_dim = 128,
-                        .rotary = {.partial = 0.5, .interleaved = true}});
+  return declare_decoder(weights, config,
+                         {.qkv_bias = config.boolean_or("attention_bias", true),
+                          .fused_gate_up = true,
+                          .eps = 1.5625e-7,
+                          .head_dim = 128,
+                          .rotary = {.partial = 0.5, .interleaved = true}});
 }
 
 // Source  transformers, configuration_glm.py.

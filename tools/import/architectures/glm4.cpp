@@ -1,22 +1,21 @@
 // GLM-4 (0414): a GLM with norms before and behind each part.
 //
 // Source  transformers, models/glm4/modeling_glm4.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_glm4(Weights& weights, Fields& config) {
-  return declare_llama(weights, config,
-                       {.names = {.attention_out_norm = "post_self_attn_layernorm",
-                                  .feed_forward_out_norm = "post_mlp_layernorm",
-                                  .feed_forward_norm = "post_attention_layernorm"},
-                        .qkv_bias = config.boolean_or("attention_bias", true),
-                        .norms = LlamaForm::Norms::both,
-                        .fused_gate_up = true,
-                        .eps = 1.5625e-7,
-                        .head_dim = 128,
-                        .rotary = {.partial = 0.5, .interleaved = true}});
+  return declare_decoder(weights, config,
+                         {.names = {.attention_out_norm = "post_self_attn_layernorm",
+                                    .feed_forward_out_norm = "post_mlp_layernorm"},
+                          .qkv_bias = config.boolean_or("attention_bias", true),
+                          .norms = DecoderForm::Norms::both,
+                          .fused_gate_up = true,
+                          .eps = 1.5625e-7,
+                          .head_dim = 128,
+                          .rotary = {.partial = 0.5, .interleaved = true}});
 }
 
 // Source  transformers, configuration_glm4.py.

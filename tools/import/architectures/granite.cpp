@@ -2,7 +2,7 @@
 //
 // Source  transformers, models/granite/modeling_granite.py.
 #include "base/status.h"
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
@@ -10,10 +10,10 @@ namespace {
 Result<DecoderParts> declare_granite(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
   BOWLINE_TRY_ASSIGN(DecoderParts p,
-                     declare_llama(weights, config,
-                                   {.qkv_bias = bias,
-                                    .out_bias = bias,
-                                    .feed_forward_bias = config.boolean_or("mlp_bias", false)}));
+                     declare_decoder(weights, config,
+                                     {.qkv_bias = bias,
+                                      .out_bias = bias,
+                                      .feed_forward_bias = config.boolean_or("mlp_bias", false)}));
   const auto factor = [&](const char* key) { return config.number_or(key, 1e-6, 1e6, 1); };
   p.attention_scale = factor("attention_multiplier");
   p.embedding_scale = weights.constant("embedding_scale", factor("embedding_multiplier"));

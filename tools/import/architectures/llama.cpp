@@ -1,17 +1,17 @@
 // Llama 2 and 3, TinyLlama, SmolLM2: RMS norms, rotary keys and queries, a gated feed-forward part.
 //
 // Source  transformers, models/llama/modeling_llama.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_llama_model(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
-  return declare_llama(weights, config,
-                       {.qkv_bias = bias,
-                        .out_bias = bias,
-                        .feed_forward_bias = config.boolean_or("mlp_bias", false)});
+  return declare_decoder(weights, config,
+                         {.qkv_bias = bias,
+                          .out_bias = bias,
+                          .feed_forward_bias = config.boolean_or("mlp_bias", false)});
 }
 
 // Source  transformers, configuration_llama.py.

@@ -1,13 +1,13 @@
 // Ministral: a Mistral in which layers can have different windows.
 //
 // Source  transformers, models/ministral/modeling_ministral.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_ministral(Weights& weights, Fields& config) {
-  return declare_llama(weights, config, {.is_windowed = is_every_layer});
+  return declare_decoder(weights, config, {.is_windowed = is_every_layer});
 }
 
 // Source  transformers, configuration_ministral.py.

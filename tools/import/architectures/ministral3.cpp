@@ -2,18 +2,18 @@
 // queries at late positions; the import ends the context before them.
 //
 // Source  transformers, models/ministral3/modeling_ministral3.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_ministral3(Weights& weights, Fields& config) {
-  return declare_llama(weights, config,
-                       {.eps = 1e-5,
-                        .head_dim = 128,
-                        .rotary = {.theta = 1e6, .scales_late_queries = true},
-                        .is_windowed = is_every_layer,
-                        .window = 0});
+  return declare_decoder(weights, config,
+                         {.eps = 1e-5,
+                          .head_dim = 128,
+                          .rotary = {.theta = 1e6, .scales_late_queries = true},
+                          .is_windowed = is_every_layer,
+                          .window = 0});
 }
 
 // Source  transformers, configuration_ministral3.py.

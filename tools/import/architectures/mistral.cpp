@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
@@ -31,7 +31,7 @@ Status check_windows(Fields& config) {
 
 Result<DecoderParts> declare_mistral_model(Weights& weights, Fields& config) {
   BOWLINE_TRY(check_windows(config));
-  return declare_llama(weights, config, {.is_windowed = is_every_layer});
+  return declare_decoder(weights, config, {.is_windowed = is_every_layer});
 }
 
 // Source  transformers, configuration_mistral.py.

@@ -2,24 +2,24 @@
 // feed-forward part has no gate; its activation is the square of ReLU.
 //
 // Source  transformers, models/nemotron/modeling_nemotron.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_nemotron(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
-  return declare_llama(weights, config,
-                       {.qkv_bias = bias,
-                        .out_bias = bias,
-                        .feed_forward_bias = config.boolean_or("mlp_bias", false),
-                        .gated = false,
-                        .layer_norms = true,
-                        .norm_offset = true,
-                        .eps_key = "norm_eps",
-                        .eps = 1e-5,
-                        .activation = "relu2",
-                        .rotary = {.partial = 0.5}});
+  return declare_decoder(weights, config,
+                         {.qkv_bias = bias,
+                          .out_bias = bias,
+                          .feed_forward_bias = config.boolean_or("mlp_bias", false),
+                          .gated = false,
+                          .layer_norms = true,
+                          .norm_offset = true,
+                          .eps_key = "norm_eps",
+                          .eps = 1e-5,
+                          .activation = "relu2",
+                          .rotary = {.partial = 0.5}});
 }
 
 // Source  transformers, configuration_nemotron.py.

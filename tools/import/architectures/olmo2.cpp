@@ -2,19 +2,19 @@
 // and of all key heads together.
 //
 // Source  transformers, models/olmo2/modeling_olmo2.py; OLMo Team, "2 OLMo 2 Furious", 2024.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_olmo2(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
-  return declare_llama(weights, config,
-                       {.qkv_bias = bias,
-                        .out_bias = bias,
-                        .query_norms = LlamaForm::QueryNorms::all,
-                        .norms = LlamaForm::Norms::behind,
-                        .eps = 1e-5});
+  return declare_decoder(weights, config,
+                         {.qkv_bias = bias,
+                          .out_bias = bias,
+                          .query_norms = DecoderForm::QueryNorms::all,
+                          .norms = DecoderForm::Norms::behind,
+                          .eps = 1e-5});
 }
 
 // Source  transformers, configuration_olmo2.py.

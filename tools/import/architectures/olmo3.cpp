@@ -2,19 +2,19 @@
 // only layers without a window.
 //
 // Source  transformers, models/olmo3/modeling_olmo3.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_olmo3(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
-  return declare_llama(
+  return declare_decoder(
       weights, config,
       {.qkv_bias = bias,
        .out_bias = bias,
-       .query_norms = LlamaForm::QueryNorms::all,
-       .norms = LlamaForm::Norms::behind,
+       .query_norms = DecoderForm::QueryNorms::all,
+       .norms = DecoderForm::Norms::behind,
        .eps = 1e-5,
        .rotary = {.theta = 5e5, .local_theta_key = "rope_theta", .local_theta = 5e5},
        .is_windowed = [](Fields&, int64_t i) { return (i + 1) % 4 != 0; }});

@@ -2,30 +2,30 @@
 // attention and feed-forward part side by side.
 //
 // Source  transformers, models/phi/modeling_phi.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_phi(Weights& weights, Fields& config) {
-  return declare_llama(weights, config,
-                       {.names = {.out = "self_attn.dense",
-                                  .up = "mlp.fc1",
-                                  .down = "mlp.fc2",
-                                  .final_norm = "model.final_layernorm"},
-                        .qkv_bias = true,
-                        .out_bias = true,
-                        .feed_forward_bias = true,
-                        .is_parallel = true,
-                        .gated = false,
-                        .layer_norms = true,
-                        .head_bias = true,
-                        .eps_key = "layer_norm_eps",
-                        .eps = 1e-5,
-                        .activation = "gelu_new",
-                        .embedding_dropout_key = "embd_pdrop",
-                        .residual_dropout_key = "resid_pdrop",
-                        .rotary = {.partial = 0.5}});
+  return declare_decoder(weights, config,
+                         {.names = {.out = "self_attn.dense",
+                                    .up = "mlp.fc1",
+                                    .down = "mlp.fc2",
+                                    .final_norm = "model.final_layernorm"},
+                          .qkv_bias = true,
+                          .out_bias = true,
+                          .feed_forward_bias = true,
+                          .is_parallel = true,
+                          .gated = false,
+                          .layer_norms = true,
+                          .head_bias = true,
+                          .eps_key = "layer_norm_eps",
+                          .eps = 1e-5,
+                          .activation = "gelu_new",
+                          .embedding_dropout_key = "embd_pdrop",
+                          .residual_dropout_key = "resid_pdrop",
+                          .rotary = {.partial = 0.5}});
 }
 
 // Source  transformers, configuration_phi.py.

@@ -2,20 +2,20 @@
 // part of each head.
 //
 // Source  transformers, models/phi3/modeling_phi3.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_phi3(Weights& weights, Fields& config) {
-  return declare_llama(weights, config,
-                       {.fused_qkv = true,
-                        .fused_gate_up = true,
-                        .eps = 1e-5,
-                        .residual_dropout_key = "resid_pdrop",
-                        .rotary = {.partial = 1, .longrope_names = "su yarn", .original = 4096},
-                        .is_windowed = is_every_layer,
-                        .window = 0});
+  return declare_decoder(weights, config,
+                         {.fused_qkv = true,
+                          .fused_gate_up = true,
+                          .eps = 1e-5,
+                          .residual_dropout_key = "resid_pdrop",
+                          .rotary = {.partial = 1, .longrope_names = "su yarn", .original = 4096},
+                          .is_windowed = is_every_layer,
+                          .window = 0});
 }
 
 // Source  transformers, configuration_phi3.py.

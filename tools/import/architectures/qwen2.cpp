@@ -1,13 +1,13 @@
 // Qwen2 and Qwen2.5: a Llama with biases for queries, keys and values.
 //
 // Source  transformers, models/qwen2/modeling_qwen2.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_qwen2_model(Weights& weights, Fields& config) {
-  return declare_llama(
+  return declare_decoder(
       weights, config,
       {.qkv_bias = true, .is_windowed = is_behind_first_layers, .uses_window = false});
 }

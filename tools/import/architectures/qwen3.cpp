@@ -1,20 +1,20 @@
 // Qwen3: a Llama with norms for queries and keys.
 //
 // Source  transformers, models/qwen3/modeling_qwen3.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_qwen3_model(Weights& weights, Fields& config) {
   const bool bias = config.boolean_or("attention_bias", false);
-  return declare_llama(weights, config,
-                       {.qkv_bias = bias,
-                        .out_bias = bias,
-                        .query_norms = LlamaForm::QueryNorms::heads,
-                        .head_dim = 128,
-                        .is_windowed = is_behind_first_layers,
-                        .uses_window = false});
+  return declare_decoder(weights, config,
+                         {.qkv_bias = bias,
+                          .out_bias = bias,
+                          .query_norms = DecoderForm::QueryNorms::heads,
+                          .head_dim = 128,
+                          .is_windowed = is_behind_first_layers,
+                          .uses_window = false});
 }
 
 // Source  transformers, configuration_qwen3.py.

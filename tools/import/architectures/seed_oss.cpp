@@ -1,19 +1,19 @@
 // Seed-OSS: a Llama with biases of queries, keys and values.
 //
 // Source  transformers, models/seed_oss/modeling_seed_oss.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_seed_oss(Weights& weights, Fields& config) {
-  return declare_llama(weights, config,
-                       {.qkv_bias = config.boolean_or("attention_bias", true),
-                        .out_bias = config.boolean_or("attention_out_bias", false),
-                        .feed_forward_bias = config.boolean_or("mlp_bias", false),
-                        .head_dim = 128,
-                        .residual_dropout_key = "residual_dropout",
-                        .residual_dropout = 0.1});
+  return declare_decoder(weights, config,
+                         {.qkv_bias = config.boolean_or("attention_bias", true),
+                          .out_bias = config.boolean_or("attention_out_bias", false),
+                          .feed_forward_bias = config.boolean_or("mlp_bias", false),
+                          .head_dim = 128,
+                          .residual_dropout_key = "residual_dropout",
+                          .residual_dropout = 0.1});
 }
 
 // Source  transformers, configuration_seed_oss.py.

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
@@ -34,16 +34,16 @@ Result<DecoderParts> declare_smollm3(Weights& weights, Fields& config) {
                        "{} has \"layer_types\" with sliding windows, which \"use_sliding_window\" "
                        "disables. Remove the key that is wrong.",
                        config.what());
-  return declare_llama(weights, config,
-                       {.qkv_bias = bias,
-                        .out_bias = bias,
-                        .feed_forward_bias = config.boolean_or("mlp_bias", false),
-                        .is_tied = true,
-                        .rotary = {.theta = 2e6},
-                        .is_rotary = is_rotary,
-                        .is_windowed = [](Fields& of, int64_t i) { return !is_rotary(of, i); },
-                        .uses_window = false,
-                        .window = 0});
+  return declare_decoder(weights, config,
+                         {.qkv_bias = bias,
+                          .out_bias = bias,
+                          .feed_forward_bias = config.boolean_or("mlp_bias", false),
+                          .is_tied = true,
+                          .rotary = {.theta = 2e6},
+                          .is_rotary = is_rotary,
+                          .is_windowed = [](Fields& of, int64_t i) { return !is_rotary(of, i); },
+                          .uses_window = false,
+                          .window = 0});
 }
 
 // Source  transformers, configuration_smollm3.py.

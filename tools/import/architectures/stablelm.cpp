@@ -2,19 +2,19 @@
 // attention and feed-forward part side by side.
 //
 // Source  transformers, models/stablelm/modeling_stablelm.py.
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_stablelm(Weights& weights, Fields& config) {
-  return declare_llama(weights, config,
-                       {.qkv_bias = config.boolean_or("use_qkv_bias", false),
-                        .is_parallel = config.boolean_or("use_parallel_residual", false),
-                        .layer_norms = true,
-                        .eps_key = "layer_norm_eps",
-                        .eps = 1e-5,
-                        .rotary = {.partial = 0.25}});
+  return declare_decoder(weights, config,
+                         {.qkv_bias = config.boolean_or("use_qkv_bias", false),
+                          .is_parallel = config.boolean_or("use_parallel_residual", false),
+                          .layer_norms = true,
+                          .eps_key = "layer_norm_eps",
+                          .eps = 1e-5,
+                          .rotary = {.partial = 0.25}});
 }
 
 // Source  transformers, configuration_stablelm.py.

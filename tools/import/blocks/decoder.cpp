@@ -111,10 +111,7 @@ class Decoder {
       x = l.mul(x, l.read(*p_.embedding_scale));
     }
     if (p_.positions) {
-      const Value rows = site.positions
-                             ? l.embed(*p_.positions, *site.positions)
-                             : g.op("Slice", {l.read(*p_.positions)}, {{"length", "seq"}});
-      x = l.add(x, rows);
+      x = l.add(x, position_rows(l, site));
     }
     x = l.dropout(x, embedding_dropout_, 0);
     return g
@@ -133,6 +130,18 @@ class Decoder {
         .at(0);
   }
 
+  // [rows, width]
+  Value position_rows(Layers& l, const Site& site) {
+    const Value table = l.read(*p_.positions);
+    const int64_t first = p_.first_position;
+    if (!site.positions) {
+      return l.g.op("Slice", {table}, {{"start", first}, {"length", "seq"}});
+    }
+    const Value rows =
+        first == 0 ? table : l.g.op("Slice", {table}, {{"start", first}, {"length", s_.context}});
+    return l.g.op("Embedding", {rows, *site.positions});
+  }
+
   Value layer(GraphBuilder& g, Value x, const Site& site) {
     Layers l(g, dtype_, {site.layer, p_.kinds.size()});
     // Each dropout of a graph needs its own stream.
@@ -140,9 +149,10 @@ class Decoder {
     const Value seen = p_.attention_norm ? l.norm(x, *p_.attention_norm) : x;
     const Value attended = attention(l, seen, site);
     const Value y = with(l, x, attended, p_.attention_out_norm, stream);
-    const Value read = p_.is_parallel         ? seen
-                       : p_.feed_forward_norm ? l.norm(y, *p_.feed_forward_norm)
-                                              : y;
+    Value read = p_.is_parallel ? seen : y;
+    if (p_.feed_forward_norm) {
+      read = l.norm(p_.is_parallel ? x : y, *p_.feed_forward_norm);
+    }
     return with(l, y, feed_forward(l, read), p_.feed_forward_out_norm, stream + 1);
   }
 
@@ -169,15 +179,9 @@ class Decoder {
   }
 
   Value attention(Layers& l, Value x, const Site& site) {
-    std::vector<Value> parts;
-    if (p_.qkv) {
-      const int64_t kv = s_.kv_heads * s_.head_dim;
-      const std::vector<GraphDim> sizes = {s_.heads * s_.head_dim, kv, kv};
-      (void)l.g.op("Split", {l.linear(x, *p_.qkv)}, {{"axis", -1}, {"sizes", sizes}});
-      parts = l.g.last_outputs();
-    } else {
-      parts = {l.linear(x, *p_.q), l.linear(x, *p_.k), l.linear(x, *p_.v)};
-    }
+    const std::vector<Value> parts =
+        p_.qkv ? fused(l, l.linear(x, *p_.qkv), site)
+               : std::vector{l.linear(x, *p_.q), l.linear(x, *p_.k), l.linear(x, *p_.v)};
     const Value q = queries(l, heads(l, parts[0], s_.heads, p_.q_norm, site), site);
     const Value k = rotated(l, heads(l, parts[1], s_.kv_heads, p_.k_norm, site), site);
     const Value v = heads(l, parts[2], s_.kv_heads, std::nullopt, site);
@@ -185,6 +189,21 @@ class Decoder {
     const Value seen =
         site.cached ? cached(l, q, k, v, site) : l.g.op("Attention", {q, k, v}, seeing(site));
     return l.linear(l.reshape(seen, flat), p_.out);
+  }
+
+  // Queries, keys and values of a fused product. With groups, the heads stay in order:
+  // [batch, rows, groups, channels].
+  std::vector<Value> fused(Layers& l, Value x, const Site& site) {
+    const int64_t groups = p_.qkv_groups;
+    const int64_t q = s_.heads * s_.head_dim / groups, kv = s_.kv_heads * s_.head_dim / groups;
+    const Value rows = groups == 1 ? x : l.reshape(x, {site.batch, site.rows, groups, q + 2 * kv});
+    const std::vector<GraphDim> sizes = {q, kv, kv};
+    (void)l.g.op("Split", {rows}, {{"axis", -1}, {"sizes", sizes}});
+    std::vector<Value> out = l.g.last_outputs();
+    if (p_.values_before_keys) {
+      std::swap(out[1], out[2]);
+    }
+    return out;
   }
 
   // Attributes of the attention of a layer.

@@ -31,6 +31,7 @@ struct DecoderParts {
   DecoderSizes sizes;
   Weight embedding;
   std::optional<Weight> positions;  // learned positions
+  int64_t first_position = 0;       // row of `positions` for the first token
   // (optional) Factor of the token embeddings.
   std::optional<Weight> embedding_scale;
   // Layer i has the kind i % size. The size is the number of layers in the body of the Repeat and
@@ -42,13 +43,18 @@ struct DecoderParts {
   double attention_scale = 0;    // factor of the scores; 0: 1 / sqrt(head_dim)
   double attention_softcap = 0;  // soft-capping of the scores; 0: off
   std::optional<Norm> attention_norm;
-  std::optional<Linear> q, k, v;       // or
-  std::optional<Linear> qkv;           // a fused product: q, then k, then v
+  std::optional<Linear> q, k, v;  // or
+  std::optional<Linear> qkv;      // a fused product
+  // The rows of the fused product are divided into this many equal groups. Each group has queries,
+  // then keys, then values; or queries, values, keys.
+  int64_t qkv_groups = 1;
+  bool values_before_keys = false;
   std::optional<Norm> q_norm, k_norm;  // per head, or of all heads together
   bool norms_all_heads = false;
   Linear out;
   std::optional<Norm> attention_out_norm;  // of the attention output
-  // Attention and feed-forward part read the same normalized rows, and both outputs are added.
+  // Attention and feed-forward part read the same rows, and both outputs are added. Without a norm
+  // of its own, the feed-forward part reads what the attention reads.
   bool is_parallel = false;
   std::optional<Norm> feed_forward_norm;
   // The activated gate is multiplied with `up`. Without a gate, `up` is activated.

@@ -205,17 +205,42 @@ Result<const Kind*> kind_of(Fields& fields, const RotaryForm& form) {
   return &*found;
 }
 
+// Limits and default of a number.
+struct Range {
+  double least = 0;
+  double most = 0;
+  double otherwise = 0;
+};
+
+// Reads a key of the config that has an older name, or none ("").
+Result<double> either(Fields& config, std::string_view key, std::string_view older,
+                      const Range& range) {
+  const double own = config.number_or(key, range.least, range.most, range.otherwise);
+  if (older.empty() || !config.has(older)) {
+    return own;
+  }
+  const double other = config.number_or(older, range.least, range.most, own);
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_REQUIRE_CODE(
+      !config.has(key) || own == other, Code::unsupported,
+      "{} has different values of \"{}\" and \"{}\". Remove the one that is wrong.", config.what(),
+      key, older);
+  return other;
+}
+
 // The part of a head that is rotated.
 Result<double> partial_of(Fields& config, Fields& fields, const RotaryForm& form, bool is_own) {
-  constexpr const char* key = "partial_rotary_factor";
+  constexpr std::string_view key = "partial_rotary_factor";
   if (form.partial == 0 && !is_own) {
     return 1.0;
   }
-  const double otherwise = form.partial == 0 ? 1 : form.partial;
-  const double own = fields.number_or(key, 1e-6, 1, config.number_or(key, 1e-6, 1, otherwise));
+  const Range range = {1e-6, 1, form.partial == 0 ? 1 : form.partial};
+  BOWLINE_TRY_ASSIGN(const double beside, either(config, key, form.older_partial_key, range));
+  const double own = fields.number_or(key, range.least, range.most, beside);
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_TRY(Status(fields.status()));
-  BOWLINE_REQUIRE_CODE(config.number_or(key, 1e-6, 1, own) == own, Code::unsupported,
+  const bool is_said = config.has(key) || config.has(form.older_partial_key);
+  BOWLINE_REQUIRE_CODE(!is_said || own == beside, Code::unsupported,
                        "{} and {} have different values of \"{}\".", config.what(), fields.what(),
                        key);
   return own;
@@ -231,12 +256,15 @@ Result<Rotation> read_rotation(Fields& config, Fields& fields, const nlohmann::j
   r.kind = kind->name;
   r.interleaved = form.interleaved;
   r.base = fields.number_or("rope_theta", 1, kMostTheta, theta);
-  const auto dims = static_cast<int64_t>(static_cast<double>(sizes.head_dim) * partial);
-  BOWLINE_REQUIRE_CODE(dims > 0 && dims % 2 == 0 && sizes.head_dim / 2 <= kMostPairs,
-                       Code::unsupported,
-                       "{}: the rotation covers {} of {} channels of a head. It must cover an even "
-                       "number, of at most {} channels.",
-                       config.what(), dims, sizes.head_dim, 2 * kMostPairs);
+  const auto dims = form.dims != 0
+                        ? form.dims
+                        : static_cast<int64_t>(static_cast<double>(sizes.head_dim) * partial);
+  BOWLINE_REQUIRE_CODE(
+      dims > 0 && dims % 2 == 0 && dims <= sizes.head_dim && sizes.head_dim / 2 <= kMostPairs,
+      Code::unsupported,
+      "{}: the rotation covers {} of {} channels of a head. It must cover an even "
+      "number, of at most {} channels.",
+      config.what(), dims, sizes.head_dim, 2 * kMostPairs);
   r.dims = dims == sizes.head_dim ? 0 : dims;
   const int64_t original = form.original == 0 ? sizes.context : form.original;
   const Reading from = {fields, config, sizes.head_dim, dims, sizes.context, partial, original};
@@ -277,8 +305,10 @@ Result<Rotation> rotation_of(Fields& config, const RotaryForm& form, const Rotar
                              std::string_view layer_type) {
   const bool is_local = layer_type == kSliding && !form.local_theta_key.empty();
   const std::string_view theta_key = is_local ? form.local_theta_key : "rope_theta";
-  const double theta =
-      config.number_or(theta_key, 1, kMostTheta, is_local ? form.local_theta : form.theta);
+  const std::string_view older_key = is_local ? std::string_view() : form.older_theta_key;
+  const Range range = {1, kMostTheta, is_local ? form.local_theta : form.theta};
+  BOWLINE_TRY_ASSIGN(const double theta, either(config, theta_key, older_key, range));
+  const bool is_said = config.has(theta_key) || config.has(older_key);
   std::optional<Rotation> first;
   for (const std::string_view key : {kNestedKey, std::string_view("rope_scaling")}) {
     const nlohmann::json* said = config.object(key);
@@ -311,10 +341,10 @@ Result<Rotation> rotation_of(Fields& config, const RotaryForm& form, const Rotar
     Fields fields(what, *said);
     BOWLINE_TRY_ASSIGN(const Rotation r, read_rotation(config, fields, *said,
                                                        first ? first->base : theta, form, sizes));
-    BOWLINE_REQUIRE_CODE(!config.has(theta_key) || r.base == theta, Code::unsupported,
+    BOWLINE_REQUIRE_CODE(!is_said || r.base == theta, Code::unsupported,
                          "The config has the \"{}\" {}, but {} has another base ({}). Remove the "
                          "one that is wrong.",
-                         theta_key, theta, what, r.base);
+                         config.has(theta_key) ? theta_key : older_key, theta, what, r.base);
     BOWLINE_REQUIRE_CODE(!first || *first == r, Code::unsupported,
                          "\"rope_parameters\" and \"rope_scaling\" of {} define different "
                          "rotations. Remove the one that is wrong.",

@@ -34,9 +34,12 @@ struct Rotation {
 // What an architecture says about its rotation, beside the config.
 struct RotaryForm {
   double theta = 10000;  // default of "rope_theta"
+  // (optional) Older names of "rope_theta" and "partial_rotary_factor".
+  std::string_view older_theta_key = {}, older_partial_key = {};
   // Default of "partial_rotary_factor". 0: the architecture rotates whole heads and does not have
   // the key.
   double partial = 0;
+  int64_t dims = 0;  // rotated channels of a head, if the architecture states their number; or 0
   bool interleaved = false;
   // (optional) The key of the base of layers with a sliding window in configs of transformers 4.
   // Scalings do not change these layers.

@@ -31,8 +31,10 @@ Layout layout_of(const Model& model, std::string_view parameter) {
   if (last.starts_with("c_") && model.metadata("architecture") == "gpt2") {
     return Layout::conv1d;
   }
+  constexpr std::string_view kTables[] = {"embed_tokens", "embed_in", "embed_positions", "wte",
+                                          "wpe"};
   const bool is_table =
-      last == "embed_tokens" || last == "wte" || last == "wpe" || last.ends_with("_embeddings");
+      last.ends_with("_embeddings") || std::ranges::find(kTables, last) != std::end(kTables);
   return is_table ? Layout::embedding : Layout::linear;
 }
 

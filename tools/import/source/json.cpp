@@ -248,4 +248,9 @@ const json* Fields::object(std::string_view key) {
   return checked(key, value, value != nullptr && value->is_object(), "not an object");
 }
 
+const json* Fields::list(std::string_view key) {
+  const json* value = find(key);
+  return checked(key, value, value != nullptr && value->is_array(), "not a list");
+}
+
 }  // namespace bowline::import

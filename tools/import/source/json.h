@@ -42,8 +42,9 @@ class Fields {
   std::vector<std::string> texts(std::string_view key);
   // (optional) A list of numbers; empty if absent.
   std::vector<double> numbers(std::string_view key, double least, double most);
-  // (optional) An object; null if absent.
+  // (optional) An object or a list; null if absent.
   const nlohmann::json* object(std::string_view key);
+  const nlohmann::json* list(std::string_view key);
 
   const std::string& what() const { return what_; }
   const Status& status() const { return status_; }

@@ -1,4 +1,4 @@
-#include "blocks/llama_family.h"
+#include "blocks/decoder_form.h"
 
 #include <fmt/format.h>
 
@@ -13,10 +13,11 @@ namespace bowline::import {
 namespace {
 
 // Without "tie_word_embeddings" the head of most architectures is untied if the source has one.
-Weight head_of(Weights& weights, Fields& config, const Weight& embedding, bool is_tied,
+Weight head_of(Weights& weights, Fields& config, const Weight& embedding, const DecoderForm& form,
                const std::vector<int64_t>& shape) {
-  const std::string name = "lm_head.weight", from = "model.embed_tokens.weight";
-  if (config.boolean_or("tie_word_embeddings", is_tied)) {
+  const std::string name = fmt::format("{}.weight", form.names.head);
+  const std::string from = fmt::format("{}.weight", form.names.embedding);
+  if (config.boolean_or("tie_word_embeddings", form.is_tied)) {
     return weights.tied(name, embedding, from, "\"tie_word_embeddings\" of the config");
   }
   if (weights.has(name)) {
@@ -45,7 +46,7 @@ std::vector<LayerKind> repeated_part(const std::vector<LayerKind>& all) {
 }
 
 // The type of each layer: "full_attention" or "sliding_attention".
-Result<std::vector<std::string>> types_of(Fields& config, const LlamaForm& form, int64_t layers) {
+Result<std::vector<std::string>> types_of(Fields& config, const DecoderForm& form, int64_t layers) {
   std::vector<std::string> out(static_cast<size_t>(layers), "full_attention");
   if (form.is_windowed == nullptr) {
     return out;
@@ -72,29 +73,29 @@ Result<std::vector<std::string>> types_of(Fields& config, const LlamaForm& form,
 }
 
 // The sliding window of layers that have one. 0: it is null, or at least as long as the context.
-Result<int64_t> window_of(Fields& config, const LlamaForm& form, const DecoderSizes& sizes) {
+Result<int64_t> window_of(Fields& config, const DecoderForm& form, const DecoderSizes& sizes) {
   if (form.is_windowed == nullptr) {
     return int64_t{0};
   }
   const bool used = !form.uses_window || config.boolean_or("use_sliding_window", *form.uses_window);
   const int64_t stated =
-      config.integer_or("sliding_window", 1, INT64_MAX, form.window == 0 ? INT64_MAX : form.window);
+      config.integer_or(form.window_key, 1, INT64_MAX, form.window == 0 ? INT64_MAX : form.window);
   BOWLINE_TRY(Status(config.status()));
-  const bool hides = used && !config.is_null("sliding_window") && stated < sizes.context;
+  const bool hides = used && !config.is_null(form.window_key) && stated < sizes.context;
   return hides ? stated : 0;
 }
 
-bool is_rotated(Fields& config, const LlamaForm& form, std::string_view type, int64_t layer) {
-  const bool has_window = config.has("sliding_window") ? !config.is_null("sliding_window") : true;
+bool is_rotated(Fields& config, const DecoderForm& form, std::string_view type, int64_t layer) {
+  const bool has_window = config.has(form.window_key) ? !config.is_null(form.window_key) : true;
   const bool is_windowed = has_window && type == "sliding_attention";
-  const bool is_one_of_all = form.rotated == LlamaForm::Rotated::all ||
-                             (form.rotated == LlamaForm::Rotated::windowed_or_all && !has_window);
+  const bool is_one_of_all = form.rotated == DecoderForm::Rotated::all ||
+                             (form.rotated == DecoderForm::Rotated::windowed_or_all && !has_window);
   return (is_one_of_all || is_windowed) &&
          (form.is_rotary == nullptr || form.is_rotary(config, layer));
 }
 
 // Computes DecoderParts::kinds.
-Result<std::vector<LayerKind>> kinds_of(Fields& config, const LlamaForm& form,
+Result<std::vector<LayerKind>> kinds_of(Fields& config, const DecoderForm& form,
                                         const DecoderSizes& sizes) {
   BOWLINE_TRY_ASSIGN(const std::vector<std::string> types, types_of(config, form, sizes.layers));
   BOWLINE_TRY_ASSIGN(const int64_t window, window_of(config, form, sizes));
@@ -102,13 +103,13 @@ Result<std::vector<LayerKind>> kinds_of(Fields& config, const LlamaForm& form,
   std::vector<LayerKind> out;
   for (int64_t i = 0; i < sizes.layers; ++i) {
     const std::string& type = types[static_cast<size_t>(i)];
-    if (!rotations.contains(type)) {
+    if (form.rotated != DecoderForm::Rotated::none && !rotations.contains(type)) {
       BOWLINE_TRY_ASSIGN(rotations[type],
                          rotation_of(config, form.rotary, {sizes.head_dim, sizes.context}, type));
     }
     LayerKind& kind = out.emplace_back();
     kind.window = type == "sliding_attention" ? window : 0;
-    if (is_rotated(config, form, type, i)) {
+    if (form.rotated != DecoderForm::Rotated::none && is_rotated(config, form, type, i)) {
       kind.rotation = rotations[type];
     }
   }
@@ -117,29 +118,40 @@ Result<std::vector<LayerKind>> kinds_of(Fields& config, const LlamaForm& form,
 }
 
 // Reads the settings without tensors.
-Result<DecoderParts> settings_of(Fields& config, const LlamaForm& form) {
+Result<DecoderParts> settings_of(Fields& config, const DecoderForm& form) {
   DecoderParts p;
   DecoderSizes& s = p.sizes;
-  s.layers = config.integer("num_hidden_layers", 1, 4096);
-  s.width = config.integer("hidden_size", 1, kMostSize);
-  s.heads = config.integer("num_attention_heads", 1, 65536);
-  s.kv_heads = config.integer_or("num_key_value_heads", 1, s.heads, s.heads);
-  s.head_dim = config.integer_or("head_dim", 1, 65536,
-                                 form.head_dim != 0 ? form.head_dim : s.width / s.heads);
-  s.inner = config.integer("intermediate_size", 1, kMostSize);
+  s.layers = config.integer(form.layers_key, 1, 4096);
+  s.width = config.integer(form.width_key, 1, kMostSize);
+  s.heads = config.integer(form.heads_key, 1, 65536);
+  s.kv_heads = form.kv_heads != 0 ? form.kv_heads : s.heads;
+  if (!form.kv_heads_key.empty()) {
+    s.kv_heads = config.integer_or(form.kv_heads_key, 1, s.heads, s.kv_heads);
+  }
+  s.head_dim = form.head_dim != 0 ? form.head_dim : s.width / s.heads;
+  if (!form.head_dim_key.empty()) {
+    s.head_dim = config.integer_or(form.head_dim_key, 1, 65536, s.head_dim);
+  }
+  s.inner = form.inner_factor == 0
+                ? config.integer(form.inner_key, 1, kMostSize)
+                : config.integer_or(form.inner_key, 1, kMostSize, form.inner_factor * s.width);
   s.vocabulary = config.integer("vocab_size", 1, kMostSize);
-  s.context = config.integer("max_position_embeddings", 1, kMostSize);
+  s.context = form.context == 0 ? config.integer(form.context_key, 1, kMostSize)
+                                : config.integer_or(form.context_key, 1, kMostSize, form.context);
   const std::string activation = config.text_or(form.activation_key, std::string(form.activation));
   if (!form.embedding_dropout_key.empty()) {
-    p.embedding_dropout = config.number_or(form.embedding_dropout_key, 0, 0.999, 0);
+    p.embedding_dropout =
+        config.number_or(form.embedding_dropout_key, 0, 0.999, form.embedding_dropout);
   }
   if (!form.residual_dropout_key.empty()) {
     p.residual_dropout =
         config.number_or(form.residual_dropout_key, 0, 0.999, form.residual_dropout);
   }
   BOWLINE_TRY(Status(config.status()));
-  BOWLINE_REQUIRE_CODE(s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim % 2 == 0,
-                       Code::bad_file,
+  BOWLINE_REQUIRE_CODE(!form.head_dim_key.empty() || s.width % s.heads == 0, Code::bad_file,
+                       "The config has {} attention heads for a width of {}.", s.heads, s.width);
+  const bool fits_pairs = form.rotated == DecoderForm::Rotated::none || s.head_dim % 2 == 0;
+  BOWLINE_REQUIRE_CODE(s.heads % s.kv_heads == 0 && s.head_dim > 0 && fits_pairs, Code::bad_file,
                        "{} has {} attention heads over {} of keys and values, of {} channels each.",
                        config.what(), s.heads, s.kv_heads, s.head_dim);
   BOWLINE_TRY_ASSIGN(p.activation, activation_of(activation));
@@ -182,9 +194,9 @@ Status add_rotations(Weights& weights, DecoderParts& p) {
 }
 
 // Declares the products and norms of a model.
-class LlamaTensors {
+class DecoderTensors {
  public:
-  LlamaTensors(Weights& weights, const LlamaForm& form, const DecoderSizes& sizes, double eps)
+  DecoderTensors(Weights& weights, const DecoderForm& form, const DecoderSizes& sizes, double eps)
       : weights_(weights),
         form_(form),
         sizes_(sizes),
@@ -203,7 +215,10 @@ class LlamaTensors {
   }
 
   Linear linear(std::string_view name, int64_t out, int64_t in, bool bias) const {
-    Linear made{list(name, "weight", {out, in}), {}};
+    const bool input_first = form_.input_first;
+    Linear made{list(name, "weight", input_first ? std::vector{in, out} : std::vector{out, in}),
+                {},
+                input_first};
     if (bias) {
       made.bias = list(name, "bias", {out});
     }
@@ -233,11 +248,12 @@ class LlamaTensors {
 
  private:
   Weight list(std::string_view name, const char* part, const std::vector<int64_t>& shape) const {
-    return weights_.list(fmt::format("model.layers.{{}}.{}.{}", name, part), sizes_.layers, shape);
+    return weights_.list(fmt::format("{}.{{}}.{}.{}", form_.names.layers, name, part),
+                         sizes_.layers, shape);
   }
 
   Weights& weights_;
-  const LlamaForm& form_;
+  const DecoderForm& form_;
   const DecoderSizes& sizes_;
   Norm::Kind kind_;
   double eps_;
@@ -274,60 +290,85 @@ bool is_behind_first_layers(Fields& config, int64_t layer) {
   return layer >= config.integer_or("max_window_layers", 0, 4096, 28);
 }
 
-Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const LlamaForm& form) {
+DecoderForm gptj_form(Fields& config) {
+  DecoderForm form = kGptForm;
+  form.names.positions = {};
+  form.names.q = "attn.q_proj";
+  form.names.k = "attn.k_proj";
+  form.names.v = "attn.v_proj";
+  form.names.out = "attn.out_proj";
+  form.names.up = "mlp.fc_in";
+  form.names.down = "mlp.fc_out";
+  form.qkv_bias = form.out_bias = form.fused_qkv = false;
+  form.is_parallel = true;
+  form.head_bias = true;
+  form.is_tied = false;
+  form.embedding_dropout = form.residual_dropout = 0;
+  form.rotated = DecoderForm::Rotated::all;
+  form.rotary.interleaved = true;
+  if (!config.is_null("rotary_dim")) {
+    form.rotary.dims = config.integer_or("rotary_dim", 1, 65536, 64);
+  }
+  return form;
+}
+
+Result<DecoderParts> declare_decoder(Weights& weights, Fields& config, const DecoderForm& form) {
   BOWLINE_TRY_ASSIGN(DecoderParts p, settings_of(config, form));
   const DecoderSizes& s = p.sizes;
   BOWLINE_TRY(add_rotations(weights, p));
-  weights.add_prefix("model.", "lm_head.");
-  weights.drop("model.layers.*.self_attn.rotary_emb.inv_freq",
-               "frequencies are computed from the config");
-  weights.drop("model.rotary_emb.inv_freq", "frequencies are computed from the config");
+  const DecoderNames& names = form.names;
+  weights.add_prefix(names.prefix, fmt::format("{}.", names.head));
+  weights.drop("*.rotary_emb.inv_freq", "frequencies are computed from the config");
 
-  const LlamaTensors tensors(weights, form, s, config.number_or(form.eps_key, 1e-12, 1, form.eps));
+  const DecoderTensors tensors(weights, form, s,
+                               config.number_or(form.eps_key, 1e-12, 1, form.eps));
   const int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
-  p.embedding = weights.one("model.embed_tokens.weight", {s.vocabulary, s.width});
-  if (form.norms != LlamaForm::Norms::behind) {
-    p.attention_norm = tensors.norm("input_layernorm", s.width);
+  p.embedding = weights.one(fmt::format("{}.weight", names.embedding), {s.vocabulary, s.width});
+  if (!names.positions.empty()) {
+    p.first_position = form.first_position;
+    p.positions = weights.one(fmt::format("{}.weight", names.positions),
+                              {s.context + p.first_position, s.width});
+  }
+  if (form.norms != DecoderForm::Norms::behind) {
+    p.attention_norm = tensors.norm(names.attention_norm, s.width);
   }
   if (form.fused_qkv) {
-    p.qkv = tensors.linear("self_attn.qkv_proj", q + 2 * kv, s.width, form.qkv_bias);
+    p.qkv = tensors.linear(names.qkv, q + 2 * kv, s.width, form.qkv_bias);
+    p.qkv_groups = form.qkv_groups == 0 ? s.heads : form.qkv_groups;
+    p.values_before_keys = form.values_before_keys;
   } else {
-    p.q = tensors.linear("self_attn.q_proj", q, s.width, form.qkv_bias);
-    p.k = tensors.linear("self_attn.k_proj", kv, s.width, form.qkv_bias);
-    p.v = tensors.linear("self_attn.v_proj", kv, s.width, form.qkv_bias);
+    p.q = tensors.linear(names.q, q, s.width, form.qkv_bias);
+    p.k = tensors.linear(names.k, kv, s.width, form.qkv_bias);
+    p.v = tensors.linear(names.v, kv, s.width, form.qkv_bias);
   }
-  if (form.query_norms != LlamaForm::QueryNorms::none) {
-    p.norms_all_heads = form.query_norms == LlamaForm::QueryNorms::all;
-    p.q_norm = tensors.norm("self_attn.q_norm", p.norms_all_heads ? q : s.head_dim);
-    p.k_norm = tensors.norm("self_attn.k_norm", p.norms_all_heads ? kv : s.head_dim);
+  if (form.query_norms != DecoderForm::QueryNorms::none) {
+    p.norms_all_heads = form.query_norms == DecoderForm::QueryNorms::all;
+    p.q_norm = tensors.norm(names.q_norm, p.norms_all_heads ? q : s.head_dim);
+    p.k_norm = tensors.norm(names.k_norm, p.norms_all_heads ? kv : s.head_dim);
   }
-  p.out = tensors.linear(form.names.out, s.width, q, form.out_bias);
+  p.out = tensors.linear(names.out, s.width, q, form.out_bias);
   p.is_parallel = form.is_parallel;
-  if (form.norms == LlamaForm::Norms::before) {
-    if (!form.is_parallel) {
-      p.feed_forward_norm = tensors.norm("post_attention_layernorm", s.width);
-    }
-  } else {
-    p.attention_out_norm = tensors.norm(form.names.attention_out_norm, s.width);
-    p.feed_forward_out_norm = tensors.norm(form.names.feed_forward_out_norm, s.width);
+  if (form.norms != DecoderForm::Norms::before) {
+    p.attention_out_norm = tensors.norm(names.attention_out_norm, s.width);
+    p.feed_forward_out_norm = tensors.norm(names.feed_forward_out_norm, s.width);
   }
-  if (form.norms == LlamaForm::Norms::both) {
-    p.feed_forward_norm = tensors.norm(form.names.feed_forward_norm, s.width);
+  if (form.norms != DecoderForm::Norms::behind && (!form.is_parallel || form.has_parallel_norms)) {
+    p.feed_forward_norm = tensors.norm(names.feed_forward_norm, s.width);
   }
   if (form.fused_gate_up) {
-    p.gate_up = tensors.linear("mlp.gate_up_proj", 2 * s.inner, s.width, form.feed_forward_bias);
+    p.gate_up = tensors.linear(names.gate_up, 2 * s.inner, s.width, form.feed_forward_bias);
   } else {
     if (form.gated) {
-      p.gate = tensors.linear("mlp.gate_proj", s.inner, s.width, form.feed_forward_bias);
+      p.gate = tensors.linear(names.gate, s.inner, s.width, form.feed_forward_bias);
     }
-    p.up = tensors.linear(form.names.up, s.inner, s.width, form.feed_forward_bias);
+    p.up = tensors.linear(names.up, s.inner, s.width, form.feed_forward_bias);
   }
-  p.down = tensors.linear(form.names.down, s.width, s.inner, form.feed_forward_bias);
+  p.down = tensors.linear(names.down, s.width, s.inner, form.feed_forward_bias);
   p.final_norm = tensors.final_norm();
   if (form.head_bias) {
-    p.head_bias = weights.one("lm_head.bias", {s.vocabulary});
+    p.head_bias = weights.one(fmt::format("{}.bias", names.head), {s.vocabulary});
   }
-  p.head = head_of(weights, config, p.embedding, form.is_tied, {s.vocabulary, s.width});
+  p.head = head_of(weights, config, p.embedding, form, {s.vocabulary, s.width});
   BOWLINE_TRY(Status(config.status()));
   return p;
 }
