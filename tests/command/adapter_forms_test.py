@@ -337,7 +337,7 @@ class AdapterForms(harness.Case):
                 self.assertGreater(difference(self.classes(model, expected["tokens"]), expected["logits"]), 0.05)
                 self.expect(self.export(model, "peft", "--adapter", adapter, "--force"), OK)
                 config = json.loads((self.out / "adapter_config.json").read_text())
-                self.assertEqual((config["task_type"], config["modules_to_save"]), ("SEQ_CLS", ["classifier"]))
+                self.assertEqual((config["task_type"], config["modules_to_save"]), ("SEQ_CLS", ["score" if name == "llama_score" else "classifier"]))
                 written, source = (read_safetensors(f / "adapter_model.safetensors") for f in (self.out, DATA / name))
                 self.assertEqual({n: t[:2] for n, t in written.items()}, {n: t[:2] for n, t in source.items()})
                 for tensor, (_, _, data) in source.items():

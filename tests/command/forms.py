@@ -5,7 +5,7 @@ import pathlib
 import re
 import struct
 
-SIZES = {"F32": 4, "F16": 2, "BF16": 2}
+SIZES = {"I32": 4, "F32": 4, "F16": 2, "BF16": 2}
 NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 # Elements and bytes of a block, by the number of the tensor type.
 BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2)}
@@ -14,13 +14,13 @@ for description in (pathlib.Path(__file__).resolve().parents[2] / "runtime/base/
     BLOCKS[int(kind)] = (int(block), int(size))
 
 
-def read_safetensors(path):
-    """Returns dtype, shape and bytes of each tensor."""
+def read_safetensors(path, of_model=True):
+    """Returns dtype, shape and bytes of each tensor. Files of models name the format."""
     content = path.read_bytes()
     length = struct.unpack_from("<Q", content)[0]
     assert length % 8 == 0
     header = json.loads(content[8:8 + length])
-    assert header.pop("__metadata__") == {"format": "pt"}
+    assert header.pop("__metadata__", None) == ({"format": "pt"} if of_model else None)
     tensors = {}
     end = 0
     for name, t in header.items():

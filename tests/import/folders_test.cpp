@@ -903,7 +903,7 @@ const std::vector<BadEdit>& bad_edits() {
        "pooling_mode_mean_tokens",
        "pooling_mode_weightedmean_tokens",
        Code::unsupported,
-       {"weightedmean_tokens", "cls, mean, max"}},
+       {"weightedmean_tokens", "cls, lasttoken, mean, max"}},
       {"NoPooling",
        "bert_sentences",
        "1_Pooling/config.json",
@@ -1012,8 +1012,8 @@ TEST(BadFolder, ATensorTooManyOrTooFewIsNamed) {
 }
 
 TEST(BadFolder, TasksAndLabelsThatDoNotGo) {
-  expect_refused(import_folder(fixture("llama"), {.task = ImportTask::embed}), Code::unsupported,
-                 {"A decoder generates"});
+  expect_refused(import_folder(fixture("llama_classes"), {.task = ImportTask::generate}),
+                 Code::unsupported, {"score.weight", "cannot generate text"});
   expect_refused(import_folder(fixture("bert"), {.task = ImportTask::generate}), Code::unsupported,
                  {"not generate text"});
   expect_refused(import_folder(fixture("bert"), {.task = ImportTask::classify}), Code::bad_argument,

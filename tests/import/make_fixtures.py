@@ -9,8 +9,9 @@ Each model is a Hugging Face folder. <name>.expected.safetensors beside the fold
              greedy [1, 256]: tokens that follow the first 8 tokens of row 0
              in STEPPED: step.<tensor>, weights of the first layer after an SGD step at rate RATE
   encoders   tokens, lengths, hidden; mean, cls, max: pooled hidden rows
+             of decoders, also last: the last row of each text
              with a head: labels, logits, loss
-             with shared layers and a head: step.<tensor>, weights after an SGD step at rate RATE
+             in STEPPED_CLASSES: step.<tensor>, weights after an SGD step at rate RATE
 
 defaults.json has what transformers assumes for each key of each config.json that is missing.
 
@@ -166,6 +167,12 @@ MODELS = {
     "persimmon": lambda: t.PersimmonForCausalLM(t.PersimmonConfig(**DECODER)),
     "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320,
                                                    bos_token_id=1, eos_token_id=2)),
+    # Decoders whose last token represents the text.
+    "llama_classes": lambda: t.LlamaForSequenceClassification(t.LlamaConfig(**DECODER | dict(pad_token_id=0), num_key_value_heads=2, **THREE)),
+    "gpt2_classes": lambda: t.GPT2ForSequenceClassification(t.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=40, bos_token_id=1, eos_token_id=2, pad_token_id=0, **THREE)),
+    "qwen3_sentences": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**DECODER | dict(pad_token_id=0), num_key_value_heads=2, head_dim=16,
+                                                                tie_word_embeddings=True)),
     "bert": lambda: t.BertModel(t.BertConfig(**ENCODER)),
     "bert_classes": lambda: t.BertForSequenceClassification(t.BertConfig(**ENCODER, **THREE)),
     "bert_sentences": lambda: t.BertModel(t.BertConfig(**ENCODER, hidden_act="gelu_new")),
@@ -189,6 +196,14 @@ FAMILIES = ("arcee", "codegen", "cohere", "cohere2", "ernie4_5", "exaone4", "fal
             "falcon_sequential", "glm", "glm4", "gpt_bigcode", "gpt_bigcode_heads", "gpt_neo", "gpt_neox", "gpt_neox_sequential", "gptj",
             "helium", "nemotron", "olmo", "opt", "persimmon", "phi", "seed_oss", "starcoder2")
 STEPPED = (*FAMILIES, "llama_yarn", "phi3_long", "gemma", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "stablelm_parallel", "ministral")
+
+
+# Classifiers with weights after a step: of shared layers, and of decoders.
+STEPPED_CLASSES = {
+    "albert": ("encoder.albert_layer_groups.0.albert_layers.0.ffn.weight",
+               "encoder.albert_layer_groups.0.albert_layers.1.attention.query.bias"),
+    "llama": ("embed_tokens.weight", "layers.0.self_attn.q_proj.weight", "layers.1.input_layernorm.weight"),
+    "gpt2": ("wpe.weight", "h.0.attn.c_attn.weight", "h.1.ln_2.bias")}
 
 
 def randomize(model, generator):
@@ -255,17 +270,20 @@ def encoder_numbers(model, generator, has_head):
         labels = torch.tensor([2, 0, 1])
         logits = model(tokens, attention_mask=mask.long()).logits
         out.update(labels=labels, logits=logits, loss=torch.nn.functional.cross_entropy(logits, labels))
-        if model.config.model_type == "albert":
+        if model.config.model_type in STEPPED_CLASSES:
             out.update(stepped(model, tokens, mask.long(), labels))
+    if model.config.model_type in ("llama", "gpt2", "qwen3"):
+        out.update(last=hidden[torch.arange(3), lengths - 1])
     return out
 
 
 def stepped(model, tokens, mask, labels):
-    """Weights of two shared layers after a step. The model is not changed."""
+    """Weights after a step. The model is not changed."""
     with torch.enable_grad():
         torch.nn.functional.cross_entropy(model(tokens, attention_mask=mask).logits, labels).backward()
-    names = ("encoder.albert_layer_groups.0.albert_layers.0.ffn.weight", "encoder.albert_layer_groups.0.albert_layers.1.attention.query.bias")
-    weights = {name: model.albert.get_parameter(name) for name in names}
+    base = getattr(model, model.base_model_prefix)
+    prefix = "" if model.config.model_type == "albert" else model.base_model_prefix + "."
+    weights = {prefix + name: base.get_parameter(name) for name in STEPPED_CLASSES[model.config.model_type]}
     return {f"step.{name}": w.data - RATE * w.grad for name, w in weights.items()}
 
 
@@ -299,14 +317,14 @@ def with_tokenizer(folder):
     write_json(folder / "generation_config.json", {"eos_token_id": [2, 7]})
 
 
-def as_sentences(folder):
+def as_sentences(folder, pooling):
     """Adds the files of sentence-transformers."""
     kinds = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
     write_json(folder / "modules.json", [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
                                          for i, (kind, path) in enumerate(kinds)])
     (folder / "1_Pooling").mkdir()
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": WIDTH, "pooling_mode_cls_token": False,
-                                                      "pooling_mode_mean_tokens": True})
+                                                      f"pooling_mode_{pooling}": True})
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": False})
 
 
@@ -322,8 +340,8 @@ def make(name):
         randomize(model, generator)
         with torch.no_grad():
             kind = type(model).__name__
-            if not any(name in kind for name in ("CausalLM", "LMHead", "Generation")):
-                numbers = encoder_numbers(model, generator, "Classification" in kind)
+            if name == "qwen3_sentences" or not any(name in kind for name in ("CausalLM", "LMHead", "Generation")):
+                numbers = encoder_numbers(model.model if "CausalLM" in kind else model, generator, "Classification" in kind)
                 break
             numbers, margin = decoder_numbers(model, generator, seq)
         if margin > MARGIN:
@@ -339,8 +357,8 @@ def make(name):
         as_transformers_4(folder)
     if name == "llama":
         with_tokenizer(folder)
-    if name == "bert_sentences":
-        as_sentences(folder)
+    if name.endswith("_sentences"):
+        as_sentences(folder, "mean_tokens" if name == "bert_sentences" else "lasttoken")
     numbers = {k: (v.to(torch.int32) if v.dtype == torch.int64 else v.float()).contiguous() for k, v in numbers.items()}
     save_file(numbers, HERE / f"{name}.expected.safetensors")
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())

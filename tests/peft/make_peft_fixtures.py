@@ -47,6 +47,7 @@ CLASSES = {
     "distilbert_head": ("distilbert_classes", dict(r=32, lora_alpha=16, target_modules=["q_lin"])),
     "bert_bias": ("bert_classes", dict(r=2, lora_alpha=4, target_modules=["query"])),
     "roberta_bias": ("roberta_classes", dict(r=2, lora_alpha=3, target_modules=["key"])),
+    "llama_score": ("llama_classes", dict(r=4, lora_alpha=2, target_modules=["q_proj", "down_proj"])),
 }
 # Their biases differ, too, and their rank is smaller than the number of classes.
 BIASES = ("bert_bias", "roberta_bias")

@@ -89,7 +89,7 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
   add_choice(verb, "--kv-dtype", o.kv_dtype, "Dtype of the KV cache",
              {"f32", "f16", "bf16", "int8"});
   add_choice(verb, "--pooling", o.options.text.pooling,
-             "Pooling of an encoder [the source's, or mean]", {"mean", "cls", "max"});
+             "Pooling [the source's, else mean or last]", {"mean", "cls", "last", "max"});
   add_text(verb, "--tie", o.options.text.ties, "Tie tensors A and B; their values must be equal",
            "A B");
   verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: loop over equal layers");
@@ -114,7 +114,7 @@ void add_import(CLI::App& app, Context& context) {
       "# A language model\n"
       "bowline import smollm2/ --out lm.bowline\n"
       "bowline import model.gguf --out lm.bowline\n"
-      "# An encoder with a new classification head\n"
+      "# An encoder (or decoder) with a new classification head\n"
       "bowline import minilm/ --task classify --labels labels.txt \\\n"
       "    --out encoder.bowline\n"
       "# A LoRA adapter from PEFT\n"

@@ -77,8 +77,8 @@ Result<ImportFormat> import_format(const std::string& path);
 /// The task of a text model, which determines its entry points.
 enum class ImportTask : uint8_t {
   generate,  ///< A decoder that predicts the next token.
-  classify,  ///< An encoder with a classification head.
-  embed,     ///< An encoder whose output is one vector per text.
+  classify,  ///< An encoder or decoder with a classification head.
+  embed,     ///< An encoder or decoder whose output is one vector per text.
 };
 
 /// Returns the name of a task, for example "generate".
@@ -86,8 +86,8 @@ std::string_view name_of(ImportTask task);
 
 /// Options for Hugging Face folders and GGUF files.
 struct TextImportOptions {
-  /// The task. Empty: the task of the source. `classify` gives an encoder a new classification head
-  /// if it has none.
+  /// The task. Empty: the task of the source. `classify` gives a model without a classification
+  /// head a new one.
   std::optional<ImportTask> task = {};
   /// Names of the classes, in order. Empty: the labels of the source. For `classify`.
   std::vector<std::string> labels = {};
@@ -96,7 +96,8 @@ struct TextImportOptions {
   std::optional<DType> dtype = {};
   /// Dtype of the KV cache: f32, f16, bf16, or i8 with one scale per row of a head. For `generate`.
   DType kv_dtype = DType::f32;
-  /// Pooling of an encoder: "mean", "cls" or "max". Empty: the pooling of the source, or the mean.
+  /// Pooling of the tokens of a text: "mean", "cls" (the first), "last" or "max". Empty: that of
+  /// the source; if it has none, "mean" for an encoder and "last" for a decoder.
   std::string pooling = {};
   bool multi_label = false;    ///< A text can have several labels. For `classify`.
   double label_smoothing = 0;  ///< Of the classification loss, at least 0 and below 1.

@@ -89,12 +89,49 @@ Status add_labels(const Model& model, json& config) {
   return {};
 }
 
-Status add_class_head(const Model& model, ExportedModel& out) {
-  if (model.metadata("task") != "classify") {
-    return {};
+// Decoders without a class for classification.
+// Source  transformers 5, models/auto/modeling_auto.py.
+constexpr std::string_view kWithoutClasses[] = {"codegen", "cohere", "cohere2", "ernie4_5",
+                                                "granite"};
+
+// Renames the class of a decoder that was imported from a language model.
+Status rename_class(ExportedModel& out, std::string_view to) {
+  const json& classes = value_at(out.config, "architectures");
+  std::string name = classes.is_array() && classes.size() == 1 && classes[0].is_string()
+                         ? classes[0].get<std::string>()
+                         : "";
+  for (const std::string_view end : {"ForSequenceClassification", "ForCausalLM", "LMHeadModel"}) {
+    if (name.ends_with(end)) {
+      name.replace(name.size() - end.size(), end.size(), to);
+      out.config["architectures"] = {name};
+      return {};
+    }
   }
+  return Status(Code::unsupported,
+                "The config does not name the class of the decoder in transformers "
+                "(\"architectures\").");
+}
+
+Status add_class_head(const Model& model, ExportedModel& out) {
+  const std::string task = model.metadata("task");
   const std::string type = text_at(out.config, "model_type");
   const auto* const head = std::ranges::find(kClassHeads, type, &ClassHead::type);
+  const bool is_decoder = task != "generate" && model.metadata("pooling") == "last";
+  if (is_decoder && task == "embed") {
+    return rename_class(out, "Model");
+  }
+  if (task != "classify") {
+    return {};
+  }
+  if (is_decoder && head == std::end(kClassHeads)) {
+    BOWLINE_REQUIRE(std::ranges::find(kWithoutClasses, type) == std::end(kWithoutClasses),
+                    "transformers has no class of {} that classifies texts.", listed_name(type));
+    for (ExportedTensor& t : out.tensors) {
+      t.name = t.name == "classifier.weight" ? "score.weight" : t.name;
+    }
+    BOWLINE_TRY(rename_class(out, "ForSequenceClassification"));
+    return add_labels(model, out.config);
+  }
   const bool has_layer =
       head != std::end(kClassHeads) && std::ranges::any_of(out.tensors, [&](const auto& t) {
         return t.name.starts_with(head->layer);

@@ -76,9 +76,9 @@ Status check_values(const ImportOptions& options) {
                   name_of(*text.dtype));
   BOWLINE_REQUIRE(is_float(text.kv_dtype) || text.kv_dtype == DType::i8,
                   "--kv-dtype is {}, not f32, f16, bf16 or i8.", name_of(text.kv_dtype));
-  constexpr std::string_view kModes[] = {"", "mean", "cls", "max"};
+  constexpr std::string_view kModes[] = {"", "mean", "cls", "last", "max"};
   BOWLINE_REQUIRE(std::ranges::find(kModes, text.pooling) != std::end(kModes),
-                  "--pooling is {}, not mean, cls or max.", listed_name(text.pooling));
+                  "--pooling is {}, not mean, cls, last or max.", listed_name(text.pooling));
   BOWLINE_REQUIRE(text.label_smoothing >= 0 && text.label_smoothing < 1,
                   "--label-smoothing is {}, but must be at least 0 and below 1.",
                   text.label_smoothing);

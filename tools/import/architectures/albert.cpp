@@ -57,7 +57,7 @@ Result<EncoderParts> declare_albert(Weights& weights, Fields& config) {
 
 constexpr EncoderForm kAlbertForm = {
     .declare = declare_albert,
-    .projection = {"pooler", "tanh"},
+    .head = {.pooling = "cls", .projection = {"pooler", "tanh"}},
     .other_heads = {"predictions.*", "sop_classifier.*", "qa_outputs.*"},
 };
 

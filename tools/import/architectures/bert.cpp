@@ -12,7 +12,7 @@ Result<EncoderParts> declare_bert_model(Weights& weights, Fields& config) {
 
 constexpr EncoderForm kBertForm = {
     .declare = declare_bert_model,
-    .projection = {"pooler.dense", "tanh"},
+    .head = {.pooling = "cls", .projection = {"pooler.dense", "tanh"}},
     .other_heads = {"cls.*", "qa_outputs.*"},
 };
 

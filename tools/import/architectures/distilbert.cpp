@@ -28,7 +28,7 @@ Result<EncoderParts> declare_distilbert(Weights& weights, Fields& config) {
 
 constexpr EncoderForm kDistilbertForm = {
     .declare = declare_distilbert,
-    .projection = {"pre_classifier", "relu"},
+    .head = {.pooling = "cls", .projection = {"pre_classifier", "relu"}},
     .other_heads = {"vocab_*", "qa_outputs.*"},
 };
 

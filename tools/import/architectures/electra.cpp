@@ -23,7 +23,7 @@ Result<EncoderParts> declare_electra(Weights& weights, Fields& config) {
 
 constexpr EncoderForm kElectraForm = {
     .declare = declare_electra,
-    .projection = {"classifier.dense", "gelu", true},
+    .head = {.pooling = "cls", .projection = {"classifier.dense", "gelu", true}},
     .other_heads = {"*_predictions.*", "generator_lm_head.*", "qa_outputs.*"},
 };
 

@@ -18,7 +18,7 @@ Result<EncoderParts> declare_roberta(Weights& weights, Fields& config) {
 
 constexpr EncoderForm kRobertaForm = {
     .declare = declare_roberta,
-    .projection = {"classifier.dense", "tanh", true},
+    .head = {.pooling = "cls", .projection = {"classifier.dense", "tanh", true}},
     .other_heads = {"lm_head.*", "qa_outputs.*", "pooler.*"},
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/escape.h"
 #include "base/status.h"
+#include "blocks/text_head.h"
 
 namespace bowline::import {
 namespace {
@@ -26,12 +27,14 @@ struct Site {
 
 class Decoder {
  public:
-  Decoder(Model& model, Weights& weights, const DecoderParts& parts, DType kv_dtype)
+  Decoder(Model& model, const DecoderParts& parts, DType dtype, DType kv_dtype)
       : model_(model),
         p_(parts),
         s_(parts.sizes),
-        dtype_(weights.dtype()),
-        kv_dtype_(kv_dtype == DType::i8 ? dtype_ : kv_dtype) {
+        dtype_(dtype),
+        kv_dtype_(kv_dtype == DType::i8 ? dtype_ : kv_dtype) {}
+
+  void add_caches(Weights& weights, DType kv_dtype) {
     const std::vector<int64_t> rows = {kFirstRows, s_.kv_heads, s_.head_dim};
     const std::string_view encoding = kv_dtype == DType::i8 ? "int8 block row" : "plain";
     keys_ = weights.caches("cache.{}.k", s_.layers, rows, kv_dtype_, encoding);
@@ -40,13 +43,21 @@ class Decoder {
 
   Status add_loss(bool dropout) {
     GraphBuilder g(model_, "loss");
-    embedding_dropout_ = dropout ? p_.embedding_dropout : 0;
-    residual_dropout_ = dropout ? p_.residual_dropout : 0;
+    set_dropout(dropout);
     const Value logits = whole(g);
-    embedding_dropout_ = residual_dropout_ = 0;
+    set_dropout(false);
     const Value labels = g.input("labels", DType::i32, {"batch", "seq"});
     g.output("loss", g.op("CrossEntropy", {logits, labels}));
     return g.finish();
+  }
+
+  // The normalized rows of texts. Rows behind the end of a text do not change those before.
+  HiddenRows rows(GraphBuilder& g, bool trains) {
+    set_dropout(trains);
+    Layers l(g, dtype_);
+    const Value tokens = g.input("tokens", DType::i32, {"batch", "seq"});
+    const Value x = layers(g, tokens, {"batch", "seq", std::nullopt, false});
+    return {tokens, l.cast(l.norm(x, p_.final_norm), dtype_, DType::f32), std::nullopt};
   }
 
   Status add_forward() {
@@ -85,6 +96,11 @@ class Decoder {
   }
 
  private:
+  void set_dropout(bool trains) {
+    embedding_dropout_ = trains ? p_.embedding_dropout : 0;
+    residual_dropout_ = trains ? p_.residual_dropout : 0;
+  }
+
   // Logits of all tokens.
   Value whole(GraphBuilder& g) {
     const Value tokens = g.input("tokens", DType::i32, {"batch", "seq"});
@@ -93,7 +109,7 @@ class Decoder {
   }
 
   Value head(Layers& l, Value x) {
-    Value logits = l.linear(l.norm(x, p_.final_norm), {.weight = p_.head, .bias = p_.head_bias});
+    Value logits = l.linear(l.norm(x, p_.final_norm), {.weight = *p_.head, .bias = p_.head_bias});
     if (p_.logit_divisor) {
       logits = l.g.op("Div", {logits, l.read(*p_.logit_divisor)});
     }
@@ -290,7 +306,8 @@ Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
                    const TextImportOptions& options) {
   BOWLINE_TRY(model.set_dim_limits("rows", {.dynamic = true}));
   BOWLINE_TRY(model.set_dim_limits("kv_length", {.dynamic = true}));
-  Decoder decoder(model, weights, parts, options.kv_dtype);
+  Decoder decoder(model, parts, weights.dtype(), options.kv_dtype);
+  decoder.add_caches(weights, options.kv_dtype);
   BOWLINE_TRY(Status(weights.status()));
   BOWLINE_TRY(decoder.add_loss(options.dropout));
   BOWLINE_TRY(decoder.add_forward());
@@ -298,29 +315,78 @@ Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
   return decoder.add_decode();
 }
 
+namespace {
+
+constexpr std::string_view kScore = "score.weight", kOtherHead = "classifier.weight";
+
+bool has_tensor(const Source& source, std::string_view name) {
+  return std::ranges::find(source.tensors, name, &SourceTensor::name) != source.tensors.end();
+}
+
+// The task of the options, or that of the source: its head, or the pooling of
+// sentence-transformers.
+Result<ImportTask> task_of(const Source& source, const TextImportOptions& options) {
+  const bool has_score = has_tensor(source, kScore);
+  const bool has_other = has_tensor(source, kOtherHead);
+  const bool pools = std::ranges::find(source.metadata, "pooling", &Settings::value_type::first) !=
+                     source.metadata.end();
+  const bool classifies = has_score && may_classify(source);
+  const ImportTask own = classifies ? ImportTask::classify
+                         : pools    ? ImportTask::embed
+                                    : ImportTask::generate;
+  const ImportTask task = options.task.value_or(own);
+  BOWLINE_REQUIRE_CODE(
+      options.task || classifies || !(has_score || has_other), Code::unsupported,
+      "The source is a decoder with a head ({}) for another task than the classification of whole "
+      "texts, which is not supported. To import it without this head, choose the task: bowline "
+      "import DECODER --task embed --out MODEL.",
+      has_score ? kScore : kOtherHead);
+  BOWLINE_REQUIRE_CODE(task != ImportTask::generate || !has_score, Code::unsupported,
+                       "The source has a classification head ({}) in place of the head of a "
+                       "language model, so it cannot generate text.",
+                       kScore);
+  BOWLINE_REQUIRE_CODE(task == ImportTask::generate || !options.skeleton, Code::unsupported,
+                       "A skeleton of a decoder generates text and cannot {}.", name_of(task));
+  return task;
+}
+
+// The entry points and metadata of a decoder whose rows represent texts.
+Status add_text_task(const Source& source, const TextImportOptions& options,
+                     const DecoderParts& parts, Weights& weights, Built& out) {
+  const DecoderSizes& s = parts.sizes;
+  // transformers reads the last token, without a projection.
+  const HeadForm form = {.pooling = "last", .has_bias = false, .otherwise = "last"};
+  BOWLINE_TRY_ASSIGN(const TextHead head,
+                     declare_head(source, options, form, s.width, weights, out.model));
+  out.task = head.task;
+  if (parts.positions) {
+    BOWLINE_TRY(out.model.set_dim_limits("seq", {.max = s.context}));
+  }
+  Decoder decoder(out.model, parts, weights.dtype(), DType::f32);
+  const AddRows rows = [&](GraphBuilder& g, bool trains) { return decoder.rows(g, trains); };
+  BOWLINE_TRY(add_head(out.model, weights.dtype(), head, rows, s.width, options));
+  BOWLINE_TRY(weights.finish(out));
+  return describe_head(source, head, s.context, s.vocabulary, out.model);
+}
+
+}  // namespace
+
 Result<Built> build_decoder(const Source& source, const TextImportOptions& options,
                             DeclareDecoder declare) {
-  const auto head = std::ranges::find_if(source.tensors, [](const SourceTensor& t) {
-    return t.name == "score.weight" || t.name == "classifier.weight";
-  });
-  BOWLINE_REQUIRE_CODE(
-      head == source.tensors.end(), Code::unsupported,
-      "The source is a decoder with a classification head ({}), which is not supported. To "
-      "classify texts, train an encoder: bowline import ENCODER --task classify "
-      "--labels FILE --out MODEL. To generate text, import the language model that the "
-      "source was derived from.",
-      head == source.tensors.end() ? "" : listed_name(head->name));
-  const ImportTask task = options.task.value_or(ImportTask::generate);
-  BOWLINE_REQUIRE_CODE(task == ImportTask::generate, Code::unsupported,
-                       "A decoder generates text and cannot {}. Import an encoder: bowline "
-                       "import ENCODER --task {}{} --out MODEL.",
-                       name_of(task), name_of(task),
-                       task == ImportTask::classify ? " --labels FILE" : "");
+  BOWLINE_TRY_ASSIGN(const ImportTask task, task_of(source, options));
   Built out;
-  Weights weights(source, options, out.model);
+  Weights weights(source, options, out.model, task == ImportTask::generate);
+  if (may_classify(source)) {
+    weights.rename(kScore, "classifier.weight");
+  }
+  weights.drop("score.*", "it belongs to a head for another task");
   Fields config("The config", source.config);
   BOWLINE_TRY_ASSIGN(const DecoderParts parts, declare(weights, config));
   BOWLINE_TRY(Status(weights.status()));
+  if (task != ImportTask::generate) {
+    BOWLINE_TRY(add_text_task(source, options, parts, weights, out));
+    return out;
+  }
   BOWLINE_TRY(add_decoder(out.model, weights, parts, options));
   BOWLINE_TRY(weights.finish(out));
   BOWLINE_TRY(out.model.set_metadata("context_length", std::to_string(parts.sizes.context)));

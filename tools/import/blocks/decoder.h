@@ -66,7 +66,7 @@ struct DecoderParts {
   std::optional<Weight> residual_scale;
   Activation activation;
   Norm final_norm;
-  Weight head;
+  std::optional<Weight> head;  // empty if the model does not generate text
   std::optional<Weight> head_bias;
   std::optional<Weight> logit_divisor;
   std::optional<Weight> logit_softcap;  // soft-capping: logits = cap * tanh(logits / cap)

@@ -317,7 +317,8 @@ Result<DecoderParts> declare_decoder(Weights& weights, Fields& config, const Dec
   const DecoderSizes& s = p.sizes;
   BOWLINE_TRY(add_rotations(weights, p));
   const DecoderNames& names = form.names;
-  weights.add_prefix(names.prefix, fmt::format("{}.", names.head));
+  const std::string head = fmt::format("{}.", names.head);
+  weights.add_prefix(names.prefix, {head, "classifier.", "score."});
   weights.drop("*.rotary_emb.inv_freq", "frequencies are computed from the config");
 
   const DecoderTensors tensors(weights, form, s,
@@ -365,6 +366,10 @@ Result<DecoderParts> declare_decoder(Weights& weights, Fields& config, const Dec
   }
   p.down = tensors.linear(names.down, s.width, s.inner, form.feed_forward_bias);
   p.final_norm = tensors.final_norm();
+  if (!weights.generates()) {
+    weights.drop(fmt::format("{}*", head), "the task does not use it");
+    return p;
+  }
   if (form.head_bias) {
     p.head_bias = weights.one(fmt::format("{}.bias", names.head), {s.vocabulary});
   }

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "blocks/layers.h"
+#include "blocks/text_head.h"
 #include "source/json.h"
 
 namespace bowline::import {
@@ -68,20 +68,13 @@ struct EncoderNames {
   std::vector<std::string> of_layer = {};
 };
 
-// The projection between the pooled token and the classifier.
-struct ProjectionForm {
-  const char* name;  // "pooler.dense"
-  const char* activation;
-  bool drops_before = false;  // Dropout before the projection, too
-};
-
 // Declares the tensors of the embeddings and layers, with the sizes of `parts`.
 void declare_encoder(Weights& weights, const EncoderNames& names, bool has_types,
                      EncoderParts& parts);
 
 struct EncoderForm {
   Result<EncoderParts> (*declare)(Weights& weights, Fields& config);
-  ProjectionForm projection;
+  HeadForm head;
   // Tensors of heads for other tasks.
   std::array<std::string_view, 3> other_heads;
 };

@@ -3,12 +3,14 @@
 namespace bowline::import {
 namespace {
 
-// 1 for rows within the length of their sequence, 0 for others: f32 [batch, seq, 1].
-Value counted_rows(GraphBuilder& g, Value tokens, Value lengths) {
+// 1 for rows within the length of their sequence, 0 for others: f32 [batch, seq, 1]. `last`: 1 only
+// for the last of these rows.
+Value counted_rows(GraphBuilder& g, Value tokens, Value lengths, bool last) {
   const Value ones = g.op("Cast", {g.op("Equal", {tokens, tokens})}, {{"to", "i32"}});
-  const Value index = g.op("CumSum", {ones}, {{"axis", 1}, {"exclusive", true}});
+  const Value index = g.op("CumSum", {ones}, {{"axis", 1}, {"exclusive", !last}});
   const Value column = g.op("Reshape", {lengths}, {{"dims", {"batch", 1}}});
-  const Value mask = g.op("Cast", {g.op("Less", {index, column})}, {{"to", "f32"}});
+  const Value mask =
+      g.op("Cast", {g.op(last ? "Equal" : "Less", {index, column})}, {{"to", "f32"}});
   return g.op("Reshape", {mask}, {{"dims", {"batch", "seq", 1}}});
 }
 
@@ -21,11 +23,14 @@ Value pool(GraphBuilder& g, Value hidden, Value tokens, Value lengths, std::stri
     const Value first = g.op("Slice", {hidden}, {{"axis", 1}, {"length", 1}});
     return g.op("Reshape", {first}, {{"dims", {"batch", width}}});
   }
-  const Value mask = counted_rows(g, tokens, lengths);
+  const Value mask = counted_rows(g, tokens, lengths, mode == "last");
   if (mode == "max") {  // log 0 = -infinity excludes the other rows
     return g.op("ReduceMax", {g.op("Add", {hidden, g.op("Log", {mask})})}, {{"axes", rows}});
   }
   const Value sum = g.op("ReduceSum", {g.op("Mul", {hidden, mask})}, {{"axes", rows}});
+  if (mode == "last") {
+    return sum;
+  }
   const Value count = g.op("ReduceSum", {mask}, {{"axes", rows}});
   return g.op("Div", {sum, g.op("Clip", {count}, {{"min", 1e-9}})});
 }

@@ -123,11 +123,13 @@ std::optional<DType> stated_dtype(const nlohmann::json& config) {
 
 }  // namespace
 
-Weights::Weights(const Source& source, const TextImportOptions& options, Model& model)
+Weights::Weights(const Source& source, const TextImportOptions& options, Model& model,
+                 bool generates)
     : options_(options),
       progress_(source.progress),
       model_(model),
-      dtype_(options.dtype.value_or(most_common(source))) {
+      dtype_(options.dtype.value_or(most_common(source))),
+      generates_(generates) {
   if (options.skeleton && !options.dtype) {
     const std::optional<DType> stated = stated_dtype(source.config);
     dtype_ = stated.value_or(dtype_);
@@ -169,9 +171,11 @@ void Weights::index_names() {
   }
 }
 
-void Weights::add_prefix(std::string_view prefix, std::string_view except) {
+void Weights::add_prefix(std::string_view prefix, std::initializer_list<std::string_view> except) {
   for (Tensor& t : tensors_) {
-    if (!t.name.starts_with(prefix) && !t.name.starts_with(except)) {
+    const bool is_excepted =
+        std::ranges::any_of(except, [&](auto begin) { return t.name.starts_with(begin); });
+    if (!t.name.starts_with(prefix) && !is_excepted) {
       t.name.insert(0, prefix);
     }
   }

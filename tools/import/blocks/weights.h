@@ -24,14 +24,17 @@ struct Weight {
 // returned values must not be used. finish() returns the failure.
 class Weights {
  public:
-  Weights(const Source& source, const TextImportOptions& options, Model& model);
+  // `generates`: the model needs the head of a language model.
+  Weights(const Source& source, const TextImportOptions& options, Model& model,
+          bool generates = true);
+  bool generates() const { return generates_; }
 
   // The compute dtype of the graphs: the requested dtype, or the dtype of most elements of the
   // source.
   DType dtype() const { return dtype_; }
   // Adds `prefix` to names that lack it (a model without its head), except names that begin with
-  // `except`.
-  void add_prefix(std::string_view prefix, std::string_view except);
+  // one of `except`.
+  void add_prefix(std::string_view prefix, std::initializer_list<std::string_view> except);
   // Removes the prefix from names.
   void strip_prefix(std::string_view prefix);
   // Replaces a name by another.
@@ -116,6 +119,7 @@ class Weights {
   const Progress& progress_;
   Model& model_;
   DType dtype_;
+  bool generates_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string_view, size_t> by_name_;  // names of tensors_
   std::vector<std::string> notes_;

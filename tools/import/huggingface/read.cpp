@@ -334,16 +334,16 @@ Result<std::string> read_pooling(const std::string& root, const std::string& pat
       }
     }
   }
-  const std::map<std::string, std::string> known = {{"cls_token", "cls"},    {"cls", "cls"},
-                                                    {"mean_tokens", "mean"}, {"mean", "mean"},
-                                                    {"max_tokens", "max"},   {"max", "max"}};
+  const std::map<std::string, std::string> known = {
+      {"cls_token", "cls"},  {"cls", "cls"}, {"mean_tokens", "mean"}, {"mean", "mean"},
+      {"max_tokens", "max"}, {"max", "max"}, {"lasttoken", "last"}};
   BOWLINE_REQUIRE_CODE(modes.size() == 1, Code::bad_file,
                        "\"{}\" enables {} pooling modes, not one.", escaped(path), modes.size());
   const auto found = known.find(modes[0]);
-  BOWLINE_REQUIRE_CODE(
-      found != known.end(), Code::unsupported,
-      "\"{}\" has the pooling mode \"{}\", which is not supported. Supported: cls, mean, max.",
-      escaped(path), escaped(modes[0]));
+  BOWLINE_REQUIRE_CODE(found != known.end(), Code::unsupported,
+                       "\"{}\" has the pooling mode \"{}\", which is not supported. Supported: "
+                       "cls, lasttoken, mean, max.",
+                       escaped(path), escaped(modes[0]));
   return found->second;
 }
 

@@ -20,9 +20,12 @@ bool is_roberta(const Model& model) {
 }
 
 std::string name_in_transformers(const Model& model, const std::string& parameter) {
-  const bool is_last = parameter == "classifier.weight" || parameter == "classifier.bias";
-  return is_last && is_roberta(model) ? std::string(kOutProj) + parameter.substr(kClassifier.size())
-                                      : parameter;
+  if (parameter != "classifier.weight" && parameter != "classifier.bias") {
+    return parameter;
+  }
+  const std::string part = parameter.substr(kClassifier.size());
+  return is_roberta(model) ? std::string(kOutProj) + part
+                           : std::string(head_module(model)) + "." + part;
 }
 
 Factor factor_of(std::string name, std::vector<int64_t> shape, const std::vector<float>& values) {
@@ -75,9 +78,14 @@ Change change_of(const std::string& parameter, const std::string& name,
 
 }  // namespace
 
+std::string_view head_module(const Model& model) {
+  return model.metadata("pooling") == "last" ? "score" : "classifier";
+}
+
 bool in_head(const Model& model, std::string_view parameter) {
+  constexpr std::string_view kParts[] = {kClassifier, "pre_classifier.", "score."};
   return model.metadata("task") == "classify" &&
-         (parameter.starts_with(kClassifier) || parameter.starts_with("pre_classifier."));
+         std::ranges::any_of(kParts, [&](auto part) { return parameter.starts_with(part); });
 }
 
 Result<std::vector<Factor>> head_of(const Model& model, const LowRank& from) {

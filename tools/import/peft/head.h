@@ -13,8 +13,9 @@
 
 namespace bowline::peft {
 
-// Name of the transformers modules that peft saves whole.
-inline constexpr std::string_view kHeadModule = "classifier";
+// Name of the transformers module that peft saves whole: "score" in decoders, which read the last
+// token, and "classifier" in encoders.
+std::string_view head_module(const Model& model);
 
 // True if a parameter, by its Bowline or transformers name, belongs to the head.
 bool in_head(const Model& model, std::string_view parameter);
@@ -24,7 +25,7 @@ bool in_head(const Model& model, std::string_view parameter);
 Result<std::vector<Factor>> head_of(const Model& model, const LowRank& from);
 
 // Returns the change that turns the model's head into the head of a file. Empty if both are equal.
-// `tensor.name` is "classifier.weight" or similar.
+// `tensor.name` is "classifier.weight", "score.weight" or similar.
 // Errors  bad_file: the model has no such parameter, or its shape differs.
 //         unsupported: the tensor has integers, or the scale of the adapter is 0.
 Result<std::optional<Change>> head_change(const Model& model, const import::SourceTensor& tensor,

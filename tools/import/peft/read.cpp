@@ -52,8 +52,8 @@ constexpr KeyRule kKeys[] = {
      KeyUse::fixed, kNone},
 };
 
-// Accepts only the classification head in modules_to_save. peft also lists names of other models
-// ("score").
+// Accepts only the classification head in modules_to_save. peft lists the names of encoders and
+// decoders.
 Status check_saved(const Model& model, const json& config) {
   const auto found = config.find("modules_to_save");
   if (found == config.end() || !import::asks(*found)) {
@@ -61,7 +61,7 @@ Status check_saved(const Model& model, const json& config) {
   }
   const bool known = model.metadata("task") == "classify" && found->is_array() &&
                      std::ranges::all_of(*found, [](const json& module) {
-                       return module == kHeadModule || module == "score";
+                       return module == "classifier" || module == "score";
                      });
   BOWLINE_REQUIRE_CODE(known, Code::unsupported,
                        "{} has \"modules_to_save\" ({}), which is supported only for the "

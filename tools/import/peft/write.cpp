@@ -17,10 +17,11 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// transformers adds the kind of the encoder to the names in models with a head.
+// transformers adds the kind of the encoder to the names in models with a head. Names of decoders
+// always have it.
 std::string module_in_transformers(const Model& model, std::string_view module) {
   const std::string architecture = model.metadata("architecture");
-  if (model.metadata("task") != "classify") {
+  if (model.metadata("task") != "classify" || head_module(model) == "score") {
     return std::string(module);
   }
   const std::string begin = (architecture == "xlm-roberta" ? "roberta" : architecture) + ".";
@@ -77,7 +78,7 @@ std::string config_of(const Model& model, const ModelInfo& info, const LowRank& 
       {"bias", "none"},
       {"use_rslora", false},
       {"use_dora", false},
-      {"modules_to_save", has_head ? json::array({kHeadModule}) : json()},
+      {"modules_to_save", has_head ? json::array({head_module(model)}) : json()},
       {"rank_pattern", json::object()},
       {"alpha_pattern", json::object()},
       {"init_lora_weights", true},

@@ -7,9 +7,9 @@ enum class ImportFormat { HUGGING_FACE, GGUF, ONNX }
 enum class ImportTask {
     /** A decoder that predicts the next token. */
     GENERATE,
-    /** An encoder with a classification head. */
+    /** An encoder or decoder with a classification head. */
     CLASSIFY,
-    /** An encoder whose output is one vector per text. */
+    /** An encoder or decoder whose output is one vector per text. */
     EMBED
 }
 
@@ -26,7 +26,7 @@ class TextImportOptions(
     val dtype: DType? = null,
     /** Dtype of the KV cache: F32, F16, BF16 or I8. */
     val kvDtype: DType = DType.F32,
-    /** "mean", "cls" or "max". Empty: the pooling of the source, or the mean. */
+    /** "mean", "cls", "last" or "max". Empty: that of the source, else "mean", or "last" for a decoder. */
     val pooling: String = "",
     /** A text can have several labels. */
     val multiLabel: Boolean = false,

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Decoders that classify or embed texts: the numbers of transformers, new heads, and exports."""
+
+import json
+import math
+import pathlib
+import shutil
+import struct
+import unittest
+
+import harness
+from forms import read_safetensors
+from harness import BAD_FILE, FAILED, OK, USAGE, run
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "import/fixtures"
+LABELS = ("admin", "libs", "net")
+
+
+def numbers(name):
+    """Returns the rows of each tensor of a fixture."""
+    out = {}
+    for key, (dtype, shape, content) in read_safetensors(FIXTURES / f"{name}.expected.safetensors", of_model=False).items():
+        values = struct.unpack(f"<{len(content) // 4}{'i' if dtype == 'I32' else 'f'}", content)
+        out[key] = [values[i * shape[1]:(i + 1) * shape[1]] for i in range(shape[0])] if len(shape) == 2 else list(values)
+    return out
+
+
+def texts_of(expected):
+    return [" ".join(map(str, row[:length])) for row, length in zip(expected["tokens"], expected["lengths"])]
+
+
+class TextDecoders(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.source, self.out, self.model = self.folder / "source", self.folder / "out", self.folder / "model.bowline"
+
+    def imported(self, name, *flags):
+        """Imports a fixture with a tokenizer whose words are the numbers of the tokens."""
+        shutil.rmtree(self.source, ignore_errors=True)
+        shutil.copytree(FIXTURES / name, self.source)
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(FIXTURES / "llama" / file, self.source)
+        return run("import", self.source, "--out", self.model, "--force", *flags)
+
+    def predicted(self, texts, *flags):
+        path = self.folder / "texts.txt"
+        path.write_text("\n".join(texts) + "\n")
+        done = self.expect(run("predict", self.model, "--file", path, "--device", "cpu", "--batch", 2, "-o", "json", *flags), OK)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def exported_config(self):
+        self.expect(run("export", self.model, "--to", "hf", "--out", self.out, "--force"), OK)
+        return json.loads((self.out / "config.json").read_text())
+
+    def test_the_head_of_a_classifier(self):
+        for name in ("llama_classes", "gpt2_classes"):
+            with self.subTest(name):
+                self.expect(self.imported(name), OK, "task classify", "pooling = last")
+                expected = numbers(name)
+                for row, logits in zip(self.predicted(texts_of(expected)), expected["logits"]):
+                    scale = sum(map(math.exp, logits))
+                    for label, x in zip(LABELS, logits):
+                        self.assertAlmostEqual(row["probabilities"][label], math.exp(x) / scale, places=5)
+                config = self.exported_config()
+                self.assertEqual(read_safetensors(self.out / "model.safetensors"), read_safetensors(FIXTURES / name / "model.safetensors"))
+                source = json.loads((FIXTURES / name / "config.json").read_text())
+                self.assertEqual({**config, **source}, config)
+        self.expect(self.imported("llama_classes", "--task", "generate"), BAD_FILE, "score.weight", "cannot generate text")
+        self.expect(self.imported("llama_classes", "--pooling", "mean"), USAGE, "reads the last token: --pooling mean contradicts it")
+
+    def test_sentence_transformers(self):
+        self.expect(self.imported("qwen3_sentences"), OK, "task embed", "pooling = last", "normalize = true")
+        expected = numbers("qwen3_sentences")
+        for row, last in zip(self.predicted(texts_of(expected)), expected["last"]):
+            length = math.sqrt(sum(x * x for x in last))
+            for given, x in zip(row["embedding"], last):
+                self.assertAlmostEqual(given, x / length, places=5)
+        self.assertEqual(self.exported_config()["architectures"], ["Qwen3Model"])
+        self.expect(self.imported("qwen3_sentences", "--task", "generate"), OK, "task generate", "entry point decode")
+
+    def test_a_language_model_gets_a_head(self):
+        """The label depends on the first number, which only attention carries to the last."""
+        labels, rows = self.folder / "labels.txt", self.folder / "rows.csv"
+        labels.write_text("low\nhigh\n")
+        rows.write_text("text,label\n" + "".join(
+            f"{60 - i % 2 * 50 - i % 7} {i % 61} {i * 5 % 59} {'1 ' * (i % 3)},{'low' if i % 2 else 'high'}\n" for i in range(120)))
+        self.expect(self.imported("llama", "--task", "classify", "--labels", labels), OK,
+                    "The classification head of 2 classes is new", "dropped lm_head.weight", "pooling = last")
+        before = self.model
+        self.model = self.folder / "trained.bowline"
+        done = self.expect(run("finetune", before, "--data", rows, "--device", "cpu", "--epochs", 12, "--batch", 8, "--learning-rate", 3e-3,
+                               "--out", self.model, "-o", "json"), OK)
+        report = json.loads(done.stdout)
+        self.assertLess(report["nats_per_text_after"], 0.5 * report["nats_per_text_before"])
+        config = self.exported_config()
+        self.assertEqual((config["architectures"], config["id2label"]), (["LlamaForSequenceClassification"], {"0": "low", "1": "high"}))
+        tensors = read_safetensors(self.out / "model.safetensors")
+        self.assertIn("score.weight", tensors)
+        self.assertNotIn("lm_head.weight", tensors)
+        again = self.folder / "again.bowline"
+        shutil.copy(self.source / "tokenizer.json", self.out)
+        self.expect(run("import", self.out, "--out", again), OK, "task classify")
+
+    def test_a_class_that_transformers_lacks(self):
+        labels = self.folder / "labels.txt"
+        labels.write_text("low\nhigh\n")
+        self.expect(self.imported("granite", "--task", "classify", "--labels", labels), OK, "task classify")
+        self.expect(run("export", self.model, "--to", "hf", "--out", self.out), FAILED, "transformers has no class of granite")
+
+    def test_adapters(self):
+        """Of the new head and of a layer; peft calls the head "score"."""
+        self.expect(self.imported("llama_classes"), OK)
+        rows, adapter = self.folder / "rows.csv", self.folder / "adapter.bowline"
+        rows.write_text("text,label\n" + "".join(f"{i % 60 + 3} {i % 7},{LABELS[i % 3]}\n" for i in range(60)))
+        self.expect(run("finetune", self.model, "--data", rows, "--device", "cpu", "--steps", 3, "--lora-rank", 2,
+                        "--lora-target", "{*.q_proj.weight,classifier.*}", "--out", adapter), OK)
+        self.expect(run("export", self.model, "--to", "peft", "--adapter", adapter, "--out", self.out), OK)
+        config = json.loads((self.out / "adapter_config.json").read_text())
+        self.assertEqual((config["modules_to_save"], config["task_type"]), (["score"], "SEQ_CLS"))
+        names = set(read_safetensors(self.out / "adapter_model.safetensors"))
+        self.assertIn("base_model.model.score.weight", names)
+        self.assertIn("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", names)
+        self.expect(run("import", self.out, "--base", self.model, "--out", self.folder / "again.bowline"), OK)
+
+    def test_heads_for_other_tasks(self):
+        self.imported("llama_classes")
+        config = json.loads((self.source / "config.json").read_text())
+        (self.source / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForTokenClassification"]}))
+        command = ("import", self.source, "--out", self.model, "--force")
+        self.expect(run(*command), BAD_FILE, "a head (score.weight) for another task", "--task embed")
+        self.expect(run(*command, "--task", "embed"), OK, "dropped score.weight", "task embed")
+        self.expect(run("import", FIXTURES / "llama", "--skeleton", "--task", "classify", "--out", self.model, "--force"), BAD_FILE,
+                    "A skeleton of a decoder generates text and cannot classify.")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,72 @@
+// Heads over the hidden rows of texts: one vector per text, or the classes of a text.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "blocks/layers.h"
+
+namespace bowline::import {
+
+// The hidden rows of a graph, f32 [batch, seq, width], and its inputs.
+struct HiddenRows {
+  Value tokens, hidden;          // tokens: i32 [batch, seq]
+  std::optional<Value> lengths;  // i32 [batch]; empty: the layers do not read it
+};
+// Adds the inputs and layers to a graph. `trains`: with the dropout of the training.
+using AddRows = std::function<HiddenRows(GraphBuilder& g, bool trains)>;
+
+// The projection between the pooled token and the classifier.
+struct ProjectionForm {
+  const char* name = nullptr;  // "pooler.dense"; null: none
+  const char* activation = nullptr;
+  bool drops_before = false;  // Dropout before the projection, too
+};
+
+// The classification head of an architecture in transformers.
+struct HeadForm {
+  std::string_view pooling;  // what it reads: "cls" or "last"
+  bool has_bias = true;
+  ProjectionForm projection = {};
+  std::string_view otherwise = "mean";  // pooling of a text without that head
+};
+
+struct TextHead {
+  ImportTask task = ImportTask::embed;
+  std::string pooling;
+  bool normalize = false;
+  bool multi_label = false;  // a row can have any number of classes
+  bool has_head = false;     // the source has the head
+  bool has_project = false;  // the tensors of the projection are used
+  // Of a classifier:
+  std::optional<Linear> projection;
+  Activation activation;
+  bool drops_before_projection = false;
+  Linear classifier;
+  int64_t classes = 0;
+  Weight class_weights;
+  double dropout = 0;  // rate of the input of the classifier, in a training
+};
+
+// False if "architectures" of the config names a model that does not classify whole texts.
+bool may_classify(const Source& source);
+
+// Reads the task, the pooling and the tensors of the classifier ("classifier.weight"), sets the
+// labels of the model, and drops the tensors of unused heads. `width`: of the hidden rows.
+// Errors  bad_argument: an option contradicts the source, or labels are missing.
+//         bad_file: the config contradicts the head.
+//         unsupported: the head, or the side of truncation, is not supported.
+Result<TextHead> declare_head(const Source& source, const TextImportOptions& options,
+                              const HeadForm& form, int64_t width, Weights& weights, Model& model);
+
+// Adds the entry point forward (the hidden rows), and embed, or classify and loss.
+Status add_head(Model& model, DType dtype, const TextHead& head, const AddRows& rows, int64_t width,
+                const TextImportOptions& options);
+
+// Sets the metadata of the head, and the maximum length in tokens: the limit of the source, at most
+// `positions`.
+Status describe_head(const Source& source, const TextHead& head, int64_t positions,
+                     int64_t vocabulary, Model& model);
+
+}  // namespace bowline::import
