@@ -26,14 +26,14 @@ FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "q
            "gpt_bigcode": ["gpt_bigcode", "gpt_bigcode_heads"], "gpt_neox": ["gpt_neox", "gpt_neox_sequential"],
            "falcon": ["falcon", "falcon_groups", "falcon_one_norm", "falcon_sequential"], "bert": ["bert_classes"],
            "roberta": ["roberta_classes"], "distilbert": ["distilbert_classes"], "albert": ["albert_classes"],
-           "electra": ["electra_classes"]}
+           "electra": ["electra_classes"], "modernbert": ["modernbert_classes"]}
 # Tables that architectures share, and their files.
 SHARED = {"kLlamaFamilyKeys": "blocks/decoder_form.h", "kGptFamilyKeys": "blocks/decoder_form.h", "kBertFamilyKeys": "blocks/bert_family.h"}
 # Keys that count only if another key is missing.
 INSTEAD = {"max_window_layers": "layer_types", "sliding_window_pattern": "layer_types", "no_rope_layer_interval": "no_rope_layers"}
 SIZE = 8192  # of config.json, so that models differ only in its text
 ROWS = re.compile(r'\{((?:"[^"]+"\s*)+)(?:\}|,\s*KeyUse::(\w+))')
-ENCODERS = ("bert", "roberta", "distilbert", "albert", "electra")
+ENCODERS = ("bert", "roberta", "distilbert", "albert", "electra", "modernbert")
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "A", "e", "\u00e9", "\u6771"]
 MARKS = [{"id": i, "content": PIECES[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}

@@ -464,6 +464,16 @@ TEST(Rotations, ThoseOfAConfigThatLeavesThemOut) {
   EXPECT_EQ(rope_of(stablelm.path(), "rotary_dims"), (Values{2, 2}));
   stablelm.replace("config.json", "\"_rope\"", "\"partial_rotary_factor\": 0.75, \"_rope\"");
   EXPECT_EQ(rope_of(stablelm.path(), "rotary_dims"), (Values{6, 6}));
+  const FolderCopy modern("modernbert_classes");
+  EXPECT_EQ(rope_of(modern.path(), "base"), (Values{50, 50, 50, 50, 5e3, 5e3}))
+      << "behind the first layer";
+  modern.replace("config.json", "\"rope_parameters\"", "\"_rope\"");
+  modern.replace("config.json", "\"layer_types\"", "\"_types\"");
+  EXPECT_EQ(rope_of(modern.path(), "base"), (Values{1e4, 1e4, 1e4, 1e4, 16e4, 16e4}));
+  modern.replace("config.json", "\"_rope\"",
+                 "\"global_rope_theta\": 300, \"local_rope_theta\": 20, "
+                 "\"global_attn_every_n_layers\": 2, \"_rope\"");
+  EXPECT_EQ(rope_of(modern.path(), "base"), (Values{20, 20, 300, 300, 20, 20}));
   const FolderCopy neox("gpt_neox");
   neox.replace("config.json", "\"rope_parameters\"", "\"_rope\"");
   EXPECT_EQ(rope_of(neox.path(), "rotary_dims"), (Values{2, 2}));

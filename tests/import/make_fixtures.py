@@ -40,6 +40,10 @@ DECODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYER
 ENCODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER,
                max_position_embeddings=40, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 THREE = dict(num_labels=3, id2label={0: "admin", 1: "libs", 2: "net"}, label2id={"admin": 0, "libs": 1, "net": 2})
+MODERN_BERT = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=4, num_attention_heads=HEADS, intermediate_size=INNER,
+                   max_position_embeddings=40, local_attention=7, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
+                   rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=5000.0),
+                                        sliding_attention=dict(rope_type="default", rope_theta=50.0)))
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
 YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=4.0, mscale=1.0, mscale_all_dim=0.5)
@@ -176,6 +180,12 @@ MODELS = {
     "bert": lambda: t.BertModel(t.BertConfig(**ENCODER)),
     "bert_classes": lambda: t.BertForSequenceClassification(t.BertConfig(**ENCODER, **THREE)),
     "bert_sentences": lambda: t.BertModel(t.BertConfig(**ENCODER, hidden_act="gelu_new")),
+    # Three layers behind the first: a window that is shorter than the texts, and another base.
+    "modernbert": lambda: t.ModernBertModel(t.ModernBertConfig(**MODERN_BERT, norm_bias=True, attention_bias=True, mlp_bias=True)),
+    "modernbert_classes": lambda: t.ModernBertForSequenceClassification(t.ModernBertConfig(
+        **MODERN_BERT, **THREE, classifier_bias=True, classifier_activation="relu")),
+    "modernbert_mean": lambda: t.ModernBertForSequenceClassification(t.ModernBertConfig(
+        **MODERN_BERT | dict(num_hidden_layers=1), **THREE, classifier_pooling="mean")),
     "roberta": lambda: t.RobertaModel(t.RobertaConfig(**ENCODER, pad_token_id=1)),
     "roberta_classes": lambda: t.RobertaForSequenceClassification(t.RobertaConfig(**ENCODER, **THREE, pad_token_id=1)),
     "electra": lambda: t.ElectraModel(t.ElectraConfig(**ENCODER, embedding_size=WIDTH)),
@@ -202,6 +212,7 @@ STEPPED = (*FAMILIES, "llama_yarn", "phi3_long", "gemma", "gemma3", "granite", "
 STEPPED_CLASSES = {
     "albert": ("encoder.albert_layer_groups.0.albert_layers.0.ffn.weight",
                "encoder.albert_layer_groups.0.albert_layers.1.attention.query.bias"),
+    "modernbert": ("embeddings.norm.weight", "layers.0.attn.Wqkv.weight"),
     "llama": ("embed_tokens.weight", "layers.0.self_attn.q_proj.weight", "layers.1.input_layernorm.weight"),
     "gpt2": ("wpe.weight", "h.0.attn.c_attn.weight", "h.1.ln_2.bias")}
 

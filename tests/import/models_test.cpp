@@ -63,7 +63,10 @@ const char* const kEncoders[] = {"bert",
                                  "electra_classes",
                                  "llama_classes",
                                  "gpt2_classes",
-                                 "qwen3_sentences"};
+                                 "qwen3_sentences",
+                                 "modernbert",
+                                 "modernbert_classes",
+                                 "modernbert_mean"};
 const char* const kDevices[] = {"cpu", "vulkan:0"};
 
 using ModelCase = std::tuple<const char*, const char*>;  // model, device
@@ -395,8 +398,11 @@ TEST_P(Encoders, ATrainingLowersTheLoss) {
 // A shared layer gets the sum of the gradients of all its uses. Padding behind the last token of a
 // text gives none.
 TEST_P(Encoders, AStepChangesLayersAsPyTorchDoes) {
-  const std::map<std::string, int> steps = {
-      {"albert_classes", 2}, {"llama_classes", 3}, {"gpt2_classes", 3}};
+  const std::map<std::string, int> steps = {{"albert_classes", 2},
+                                            {"llama_classes", 3},
+                                            {"gpt2_classes", 3},
+                                            {"modernbert_classes", 2},
+                                            {"modernbert_mean", 2}};
   if (steps.contains(name())) {
     EXPECT_EQ(expect_step({"tokens", "lengths", "labels"}), steps.at(name()));
   }

@@ -58,6 +58,7 @@ constexpr ClassHead kClassHeads[] = {
     {"electra", "ElectraForSequenceClassification", "classifier.dense.", "electra."},
     {"albert", "AlbertForSequenceClassification", "pooler.", "albert."},
     {"distilbert", "DistilBertForSequenceClassification", "pre_classifier.", "distilbert."},
+    {"modernbert", "ModernBertForSequenceClassification", "head.dense.", ""},
 };
 
 std::string name_in(const ClassHead& head, const std::string& name) {
@@ -136,14 +137,18 @@ Status add_class_head(const Model& model, ExportedModel& out) {
       head != std::end(kClassHeads) && std::ranges::any_of(out.tensors, [&](const auto& t) {
         return t.name.starts_with(head->layer);
       });
+  const std::string pooling = model.metadata("pooling");
+  const bool says_pooling = type == "modernbert" && pooling == "mean";
   BOWLINE_REQUIRE(
-      has_layer && model.metadata("pooling") == "cls",
+      has_layer && (pooling == "cls" || says_pooling),
       "Its head reads the {} of the tokens{}; transformers has no class of {} with such "
       "a head.",
-      listed_name(model.metadata("pooling")), has_layer ? "" : " without a layer of its own",
-      listed_name(type));
+      listed_name(pooling), has_layer ? "" : " without a layer of its own", listed_name(type));
   for (ExportedTensor& t : out.tensors) {
     t.name = name_in(*head, t.name);
+  }
+  if (type == "modernbert") {
+    out.config["classifier_pooling"] = pooling;
   }
   out.config["architectures"] = {head->class_name};
   return add_labels(model, out.config);

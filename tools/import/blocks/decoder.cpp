@@ -14,15 +14,20 @@ constexpr int64_t kMostCandidates = 256;  // candidates that decode returns
 // Cache rows in a file. A generating program requests the rows that it needs (Model::resize). Fewer
 // rows than the trial sizes that check the graphs (2 rows, 3 in the cache) are rejected.
 constexpr int64_t kFirstRows = 4;
+// Added to the scores of hidden tokens. f16 has this number.
+constexpr double kHidden = -3e4;
 
 // How a graph runs the layers: on rows [batch, rows], from the first position or at `positions`,
 // with or without the cache.
 struct Site {
   GraphDim batch;
   GraphDim rows;
-  std::optional<Value> positions;
+  std::optional<Value> positions = {};
   bool cached = false;
-  size_t layer = 0;  // index in the body
+  size_t layer = 0;       // index in the body
+  bool is_first = false;  // the layer before the Repeat
+  // Of a bidirectional model: lengths of the texts, and the mask of windows.
+  std::optional<Value> lengths = {}, mask = {};
 };
 
 class Decoder {
@@ -56,8 +61,13 @@ class Decoder {
     set_dropout(trains);
     Layers l(g, dtype_);
     const Value tokens = g.input("tokens", DType::i32, {"batch", "seq"});
-    const Value x = layers(g, tokens, {"batch", "seq", std::nullopt, false});
-    return {tokens, l.cast(l.norm(x, p_.final_norm), dtype_, DType::f32), std::nullopt};
+    Site site = {.batch = "batch", .rows = "seq"};
+    if (p_.is_bidirectional) {
+      site.lengths = g.input("lengths", DType::i32, {"batch"});
+      site.mask = window_mask(g, tokens, *site.lengths);
+    }
+    const Value x = layers(g, tokens, site);
+    return {tokens, l.cast(l.norm(x, p_.final_norm), dtype_, DType::f32), site.lengths};
   }
 
   Status add_forward() {
@@ -105,7 +115,7 @@ class Decoder {
   Value whole(GraphBuilder& g) {
     const Value tokens = g.input("tokens", DType::i32, {"batch", "seq"});
     Layers l(g, dtype_);
-    return head(l, layers(g, tokens, {"batch", "seq", std::nullopt, false}));
+    return head(l, layers(g, tokens, {.batch = "batch", .rows = "seq"}));
   }
 
   Value head(Layers& l, Value x) {
@@ -129,20 +139,34 @@ class Decoder {
     if (p_.positions) {
       x = l.add(x, position_rows(l, site));
     }
+    x = p_.embedding_norm ? l.norm(x, *p_.embedding_norm) : x;
     x = l.dropout(x, embedding_dropout_, 0);
+    int64_t count = s_.layers;
+    if (p_.first) {
+      Site first = site;
+      first.is_first = true;
+      x = layer(g, x, first);
+      --count;
+    }
+    if (count == 0) {
+      return x;
+    }
     return g
-        .repeat(static_cast<int>(s_.layers) / static_cast<int>(p_.kinds.size()), {x},
-                [&](GraphBuilder& body, const std::vector<Value>& carried) {
-                  Site inner = site;
-                  if (site.positions) {
-                    inner.positions = body.capture(*site.positions);
-                  }
-                  Value y = carried[0];
-                  for (inner.layer = 0; inner.layer < p_.kinds.size(); ++inner.layer) {
-                    y = layer(body, y, inner);
-                  }
-                  return std::vector{y};
-                })
+        .repeat(
+            static_cast<int>(count) / static_cast<int>(p_.kinds.size()), {x},
+            [&](GraphBuilder& body, const std::vector<Value>& carried) {
+              Site inner = site;
+              for (std::optional<Value>* seen : {&inner.positions, &inner.lengths, &inner.mask}) {
+                if (*seen) {
+                  *seen = body.capture(**seen);
+                }
+              }
+              Value y = carried[0];
+              for (inner.layer = 0; inner.layer < p_.kinds.size(); ++inner.layer) {
+                y = layer(body, y, inner);
+              }
+              return std::vector{y};
+            })
         .at(0);
   }
 
@@ -159,10 +183,13 @@ class Decoder {
   }
 
   Value layer(GraphBuilder& g, Value x, const Site& site) {
-    Layers l(g, dtype_, {site.layer, p_.kinds.size()});
+    const LayerOfGroup place = {site.layer, p_.kinds.size(), p_.first ? 1u : 0u, site.is_first};
+    Layers l(g, dtype_, place);
     // Each dropout of a graph needs its own stream.
-    const int stream = 1 + 2 * static_cast<int>(site.layer);
-    const Value seen = p_.attention_norm ? l.norm(x, *p_.attention_norm) : x;
+    const size_t number = site.is_first ? p_.kinds.size() : site.layer;
+    const int stream = 1 + 2 * static_cast<int>(number);
+    const bool has_norm = p_.attention_norm && !site.is_first;
+    const Value seen = has_norm ? l.norm(x, *p_.attention_norm) : x;
     const Value attended = attention(l, seen, site);
     const Value y = with(l, x, attended, p_.attention_out_norm, stream);
     Value read = p_.is_parallel ? seen : y;
@@ -202,9 +229,49 @@ class Decoder {
     const Value k = rotated(l, heads(l, parts[1], s_.kv_heads, p_.k_norm, site), site);
     const Value v = heads(l, parts[2], s_.kv_heads, std::nullopt, site);
     const std::vector<GraphDim> flat = {site.batch, site.rows, s_.heads * s_.head_dim};
-    const Value seen =
-        site.cached ? cached(l, q, k, v, site) : l.g.op("Attention", {q, k, v}, seeing(site));
+    const Value seen = site.cached    ? cached(l, q, k, v, site)
+                       : site.lengths ? of_whole_text(l, {q, k, v}, site)
+                                      : l.g.op("Attention", {q, k, v}, seeing(site));
     return l.linear(l.reshape(seen, flat), p_.out);
+  }
+
+  const LayerKind& kind_of(const Site& site) const {
+    return site.is_first ? *p_.first : p_.kinds[site.layer];
+  }
+
+  // Attention in both directions.
+  Value of_whole_text(Layers& l, std::vector<Value> operands, const Site& site) {
+    const bool has_window = kind_of(site).window != 0;
+    operands.push_back(has_window ? *site.mask : *site.lengths);
+    return l.g.op("Attention", operands,
+                  {{"mask", has_window ? "additive" : "lengths"}, {"scale", scale_of(site)}});
+  }
+
+  // 0 for the tokens of a text within the window of a token, else a number so low that a softmax
+  // gives 0: [batch, 1, seq, seq]. Empty if no layer has a window. All windows are equal.
+  std::optional<Value> window_mask(GraphBuilder& g, Value tokens, Value lengths) {
+    int64_t window = p_.first ? p_.first->window : 0;
+    for (const LayerKind& kind : p_.kinds) {
+      window = std::max(window, kind.window);
+    }
+    if (window == 0) {
+      return std::nullopt;
+    }
+    const auto f32 = [&](Value x) { return g.op("Cast", {x}, {{"to", "f32"}}); };
+    const auto shaped = [&](Value x, std::vector<GraphDim> dims) {
+      return g.op("Reshape", {x}, {{"dims", std::move(dims)}});
+    };
+    const Value ones = f32(g.op("Equal", {tokens, tokens}));
+    const Value index = g.op("CumSum", {ones}, {{"axis", 1}, {"exclusive", true}});
+    const Value keys = shaped(index, {"batch", 1, 1, "seq"});
+    const Value distance =
+        g.op("Abs", {g.op("Sub", {shaped(index, {"batch", 1, "seq", 1}), keys})});
+    const Value limited = g.op("Clip", {distance}, {{"max", static_cast<double>(window)}});
+    const Value near = f32(g.op("Equal", {limited, distance}));
+    const Value ends = shaped(f32(lengths), {"batch", 1, 1, 1});
+    const Value seen = g.op("Mul", {near, f32(g.op("Less", {keys, ends}))});
+    const Value mask = g.op("Clip", {g.op("Log", {seen})}, {{"min", kHidden}});
+    return Layers(g, dtype_).cast(mask, DType::f32, dtype_);
   }
 
   // Queries, keys and values of a fused product. With groups, the heads stay in order:
@@ -222,19 +289,23 @@ class Decoder {
     return out;
   }
 
+  double scale_of(const Site& site) const {
+    const LayerKind& kind = kind_of(site);
+    const double scale = p_.attention_scale;
+    if (!kind.rotation || !kind.rotation->scales_all()) {
+      return scale;
+    }
+    const double own = 1 / std::sqrt(static_cast<double>(s_.head_dim));
+    const double factor = kind.rotation->attention_factor;
+    return (scale == 0 ? own : scale) * factor * factor;
+  }
+
   // Attributes of the attention of a layer.
   std::vector<Attribute> seeing(const Site& site) const {
-    const LayerKind& kind = p_.kinds[site.layer];
-    double scale = p_.attention_scale;
-    if (kind.rotation && kind.rotation->scales_all()) {
-      const double own = 1 / std::sqrt(static_cast<double>(s_.head_dim));
-      const double factor = kind.rotation->attention_factor;
-      scale = (scale == 0 ? own : scale) * factor * factor;
-    }
     return {{"causal", true},
-            {"scale", scale},
+            {"scale", scale_of(site)},
             {"softcap", p_.attention_softcap},
-            {"window", kind.window}};
+            {"window", kind_of(site).window}};
   }
 
   Value heads(Layers& l, Value x, int64_t count, const std::optional<Norm>& norm,
@@ -246,13 +317,13 @@ class Decoder {
 
   // Scores are products of a query and a key, so the queries get the factors of both.
   Value queries(Layers& l, Value x, const Site& site) {
-    const std::optional<Rotation>& r = p_.kinds[site.layer].rotation;
+    const std::optional<Rotation>& r = kind_of(site).rotation;
     const bool scales = r && r->attention_factor != 1 && !r->scales_all();
     return rotated(l, scales ? l.mul(x, l.read(*p_.query_factors)) : x, site);
   }
 
   Value rotated(Layers& l, Value x, const Site& site) {
-    const std::optional<Rotation>& r = p_.kinds[site.layer].rotation;
+    const std::optional<Rotation>& r = kind_of(site).rotation;
     if (!r) {
       return x;
     }
@@ -354,10 +425,11 @@ Result<ImportTask> task_of(const Source& source, const TextImportOptions& option
 Status add_text_task(const Source& source, const TextImportOptions& options,
                      const DecoderParts& parts, Weights& weights, Built& out) {
   const DecoderSizes& s = parts.sizes;
-  // transformers reads the last token, without a projection.
-  const HeadForm form = {.pooling = "last", .has_bias = false, .otherwise = "last"};
-  BOWLINE_TRY_ASSIGN(const TextHead head,
+  HeadForm form = parts.head_form;
+  form.projection.activation = parts.head_activation;
+  BOWLINE_TRY_ASSIGN(TextHead head,
                      declare_head(source, options, form, s.width, weights, out.model));
+  head.dropout = parts.pooled_dropout;
   out.task = head.task;
   if (parts.positions) {
     BOWLINE_TRY(out.model.set_dim_limits("seq", {.max = s.context}));
@@ -370,6 +442,22 @@ Status add_text_task(const Source& source, const TextImportOptions& options,
 }
 
 }  // namespace
+
+Result<Built> build_text_encoder(const Source& source, const TextImportOptions& options,
+                                 DeclareDecoder declare) {
+  BOWLINE_REQUIRE_CODE(options.task != ImportTask::generate, Code::unsupported,
+                       "An encoder can classify or embed, but not generate text.");
+  BOWLINE_REQUIRE_CODE(
+      !options.skeleton, Code::unsupported,
+      "A skeleton of an encoder is not supported: its head depends on the tensors.");
+  Built out;
+  Weights weights(source, options, out.model, false);
+  Fields config("The config", source.config);
+  BOWLINE_TRY_ASSIGN(const DecoderParts parts, declare(weights, config));
+  BOWLINE_TRY(Status(weights.status()));
+  BOWLINE_TRY(add_text_task(source, options, parts, weights, out));
+  return out;
+}
 
 Result<Built> build_decoder(const Source& source, const TextImportOptions& options,
                             DeclareDecoder declare) {

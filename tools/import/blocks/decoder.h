@@ -2,8 +2,8 @@
 // and the entry points for generation.
 #pragma once
 
-#include "blocks/layers.h"
 #include "blocks/rotation.h"
+#include "blocks/text_head.h"
 #include "source/json.h"
 
 namespace bowline::import {
@@ -21,7 +21,8 @@ struct DecoderSizes {
 
 // How the attention of a layer sees positions.
 struct LayerKind {
-  // Sliding window: number of visible tokens, with the current token. 0: all previous tokens.
+  // Sliding window: number of visible tokens, with the current token. In a bidirectional model: of
+  // tokens on each side. 0: all (previous) tokens.
   int64_t window = 0;
   std::optional<Rotation> rotation;  // of keys and queries
   bool operator==(const LayerKind&) const = default;
@@ -34,9 +35,18 @@ struct DecoderParts {
   int64_t first_position = 0;       // row of `positions` for the first token
   // (optional) Factor of the token embeddings.
   std::optional<Weight> embedding_scale;
-  // Layer i has the kind i % size. The size is the number of layers in the body of the Repeat and
-  // divides the layer count.
+  std::optional<Norm> embedding_norm;
+  // (optional) The kind of the first layer. It has no norm before attention, and is not part of the
+  // Repeat. The lists of weights have an unused item for it.
+  std::optional<LayerKind> first;
+  // Layer i (without `first`) has the kind i % size. The size is the number of layers in the body
+  // of the Repeat and divides the layer count.
   std::vector<LayerKind> kinds = {{}};
+  // Tokens see those behind them, too: an encoder, with the entry points of TextHead.
+  bool is_bidirectional = false;
+  // transformers reads the last token of a decoder, without a projection.
+  HeadForm head_form = {.pooling = "last", .has_bias = false, .otherwise = "last"};
+  std::string head_activation = {};  // of the projection of `head_form`
   // (optional) Factors [head_dim] of rotated queries, if the attention factor of a rotation does
   // not hold for all channels.
   std::optional<Weight> query_factors;
@@ -70,7 +80,9 @@ struct DecoderParts {
   std::optional<Weight> head_bias;
   std::optional<Weight> logit_divisor;
   std::optional<Weight> logit_softcap;  // soft-capping: logits = cap * tanh(logits / cap)
-  // Dropout rates of the training: for the embeddings, and for the output of each part of a layer.
+  // Dropout rates of the training: for the input of the classifier, for the embeddings, and for the
+  // output of each part of a layer.
+  double pooled_dropout = 0;
   double embedding_dropout = 0;
   double residual_dropout = 0;
 };
@@ -86,6 +98,13 @@ using DeclareDecoder = Result<DecoderParts> (*)(Weights& weights, Fields& config
 // Builds the model, its entry points, values and metadata from the declared parts.
 Result<Built> build_decoder(const Source& source, const TextImportOptions& options,
                             DeclareDecoder declare);
+// The same for an encoder with the parts of a decoder, which classifies or embeds texts.
+Result<Built> build_text_encoder(const Source& source, const TextImportOptions& options,
+                                 DeclareDecoder declare);
+template <DeclareDecoder declare>
+Result<Built> build_text_encoder(const Source& source, const TextImportOptions& options) {
+  return build_text_encoder(source, options, declare);
+}
 // Architecture::build of a decoder.
 template <DeclareDecoder declare>
 Result<Built> build_decoder(const Source& source, const TextImportOptions& options) {

@@ -81,8 +81,16 @@ Result<int64_t> window_of(Fields& config, const DecoderForm& form, const Decoder
   const int64_t stated =
       config.integer_or(form.window_key, 1, INT64_MAX, form.window == 0 ? INT64_MAX : form.window);
   BOWLINE_TRY(Status(config.status()));
-  const bool hides = used && !config.is_null(form.window_key) && stated < sizes.context;
-  return hides ? stated : 0;
+  if (!used || config.is_null(form.window_key)) {
+    return int64_t{0};
+  }
+  if (!form.is_bidirectional) {
+    return stated < sizes.context ? stated : 0;
+  }
+  const int64_t side = stated / 2;
+  BOWLINE_REQUIRE_CODE(side > 0, Code::unsupported,
+                       "A window of one token (\"{}\") is not supported.", form.window_key);
+  return side < sizes.context - 1 ? side : 0;
 }
 
 bool is_rotated(Fields& config, const DecoderForm& form, std::string_view type, int64_t layer) {
@@ -94,7 +102,7 @@ bool is_rotated(Fields& config, const DecoderForm& form, std::string_view type, 
          (form.is_rotary == nullptr || form.is_rotary(config, layer));
 }
 
-// Computes DecoderParts::kinds.
+// The kind of each layer.
 Result<std::vector<LayerKind>> kinds_of(Fields& config, const DecoderForm& form,
                                         const DecoderSizes& sizes) {
   BOWLINE_TRY_ASSIGN(const std::vector<std::string> types, types_of(config, form, sizes.layers));
@@ -114,7 +122,7 @@ Result<std::vector<LayerKind>> kinds_of(Fields& config, const DecoderForm& form,
     }
   }
   BOWLINE_TRY(Status(config.status()));
-  return repeated_part(out);
+  return out;
 }
 
 // Reads the settings without tensors.
@@ -155,7 +163,15 @@ Result<DecoderParts> settings_of(Fields& config, const DecoderForm& form) {
                        "{} has {} attention heads over {} of keys and values, of {} channels each.",
                        config.what(), s.heads, s.kv_heads, s.head_dim);
   BOWLINE_TRY_ASSIGN(p.activation, activation_of(activation));
-  BOWLINE_TRY_ASSIGN(p.kinds, kinds_of(config, form, s));
+  BOWLINE_TRY_ASSIGN(std::vector<LayerKind> kinds, kinds_of(config, form, s));
+  p.is_bidirectional = form.is_bidirectional;
+  if (form.first_without_norm) {
+    p.first = kinds.front();
+    kinds.erase(kinds.begin());
+  }
+  if (!kinds.empty()) {
+    p.kinds = repeated_part(kinds);
+  }
   return p;
 }
 
@@ -224,20 +240,21 @@ class DecoderTensors {
     }
     return made;
   }
-  // A norm in each layer.
-  Norm norm(std::string_view name, int64_t width) const {
+  // A norm in each layer from layer `first` on.
+  Norm norm(std::string_view name, int64_t width, int64_t first = 0) const {
     Norm made{kind_, {}, {}, eps_};
-    made.gamma = gamma_ ? repeated(*gamma_, sizes_.layers) : list(name, "weight", {width});
+    made.gamma = gamma_ ? repeated(*gamma_, sizes_.layers) : list(name, "weight", {width}, first);
     if (offset_) {
       made.offset = repeated(*offset_, sizes_.layers);
     }
     if (form_.layer_norms) {
-      made.beta = beta_ ? repeated(*beta_, sizes_.layers) : list(name, "bias", {width});
+      made.beta = beta_ ? repeated(*beta_, sizes_.layers) : list(name, "bias", {width}, first);
     }
     return made;
   }
-  Norm final_norm() const {
-    const std::string name(form_.names.final_norm);
+  // A norm outside of the layers.
+  Norm one_norm(std::string_view of) const {
+    const std::string name(of);
     Norm made{kind_, {}, {}, eps_, offset_};
     made.gamma = gamma_ ? *gamma_ : weights_.one(name + ".weight", {sizes_.width});
     if (form_.layer_norms) {
@@ -247,9 +264,10 @@ class DecoderTensors {
   }
 
  private:
-  Weight list(std::string_view name, const char* part, const std::vector<int64_t>& shape) const {
+  Weight list(std::string_view name, const char* part, const std::vector<int64_t>& shape,
+              int64_t first = 0) const {
     return weights_.list(fmt::format("{}.{{}}.{}.{}", form_.names.layers, name, part),
-                         sizes_.layers, shape);
+                         sizes_.layers, shape, first);
   }
 
   Weights& weights_;
@@ -318,7 +336,7 @@ Result<DecoderParts> declare_decoder(Weights& weights, Fields& config, const Dec
   BOWLINE_TRY(add_rotations(weights, p));
   const DecoderNames& names = form.names;
   const std::string head = fmt::format("{}.", names.head);
-  weights.add_prefix(names.prefix, {head, "classifier.", "score."});
+  weights.add_prefix(names.prefix, {head, "classifier.", "head.", "score."});
   weights.drop("*.rotary_emb.inv_freq", "frequencies are computed from the config");
 
   const DecoderTensors tensors(weights, form, s,
@@ -330,8 +348,11 @@ Result<DecoderParts> declare_decoder(Weights& weights, Fields& config, const Dec
     p.positions = weights.one(fmt::format("{}.weight", names.positions),
                               {s.context + p.first_position, s.width});
   }
+  if (!names.embedding_norm.empty()) {
+    p.embedding_norm = tensors.one_norm(names.embedding_norm);
+  }
   if (form.norms != DecoderForm::Norms::behind) {
-    p.attention_norm = tensors.norm(names.attention_norm, s.width);
+    p.attention_norm = tensors.norm(names.attention_norm, s.width, form.first_without_norm ? 1 : 0);
   }
   if (form.fused_qkv) {
     p.qkv = tensors.linear(names.qkv, q + 2 * kv, s.width, form.qkv_bias);
@@ -365,7 +386,7 @@ Result<DecoderParts> declare_decoder(Weights& weights, Fields& config, const Dec
     p.up = tensors.linear(names.up, s.inner, s.width, form.feed_forward_bias);
   }
   p.down = tensors.linear(names.down, s.width, s.inner, form.feed_forward_bias);
-  p.final_norm = tensors.final_norm();
+  p.final_norm = tensors.one_norm(names.final_norm);
   if (!weights.generates()) {
     weights.drop(fmt::format("{}*", head), "the task does not use it");
     return p;

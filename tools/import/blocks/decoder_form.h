@@ -43,7 +43,8 @@ struct DecoderNames {
   // In the name of every tensor but the head, and missing in a model without its head.
   std::string_view prefix = "model.";
   std::string_view embedding = "model.embed_tokens";
-  std::string_view positions = {};  // learned positions; empty: none
+  std::string_view positions = {};       // learned positions; empty: none
+  std::string_view embedding_norm = {};  // empty: none
   // The names of parts of a layer follow "<layers>.N.".
   std::string_view layers = "model.layers";
   std::string_view attention_norm = "input_layernorm";
@@ -62,6 +63,8 @@ struct DecoderNames {
 
 struct DecoderForm {
   DecoderNames names = {};
+  bool is_bidirectional = false;    // see DecoderParts
+  bool first_without_norm = false;  // DecoderParts::first
   bool qkv_bias = false;
   bool out_bias = false;
   bool feed_forward_bias = false;
@@ -115,8 +118,8 @@ struct DecoderForm {
   bool (*is_windowed)(Fields& config, int64_t layer) = nullptr;
   // (optional) Default of "use_sliding_window". Empty: the architecture does not have the key.
   std::optional<bool> uses_window = {};
-  std::string_view window_key = "sliding_window";
-  int64_t window = 4096;  // its default; 0: none
+  std::string_view window_key = "sliding_window";  // bidirectional: of both sides together
+  int64_t window = 4096;                           // its default; 0: none
 };
 
 // The form of GPT-2 and models with its keys and names: learned positions, layer norms with biases,

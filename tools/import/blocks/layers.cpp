@@ -33,8 +33,11 @@ Value Layers::read_stored(const Weight& weight) {
   if (all == nullptr) {
     return g.parameter(std::get<Parameter>(weight.of));
   }
+  if (layer_.is_alone) {
+    return g.parameter(all->items.at(0));
+  }
   ParameterList own;
-  for (size_t i = layer_.index; i < all->items.size(); i += layer_.group) {
+  for (size_t i = layer_.skipped + layer_.index; i < all->items.size(); i += layer_.group) {
     own.items.push_back(all->items[i]);
   }
   return g.parameter(own);

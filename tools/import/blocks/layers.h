@@ -35,11 +35,14 @@ struct Activation {
 // Errors  unsupported: the message lists the supported activations.
 Result<Activation> activation_of(const std::string& name);
 
-// Layer `index` in the body of a Repeat over groups of `group` layers. It uses every `group`-th
-// weight of a list.
+// Layer `index` in the body of a Repeat over groups of `group` layers, behind the first `skipped`
+// layers. It uses every `group`-th weight of a list. `is_alone`: the first layer, outside of a
+// Repeat.
 struct LayerOfGroup {
   size_t index = 0;
   size_t group = 1;
+  size_t skipped = 0;
+  bool is_alone = false;
 };
 
 // Adds layers to a graph with the compute dtype `dtype`.

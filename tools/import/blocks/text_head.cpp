@@ -109,16 +109,19 @@ Result<TextHead> plan_of(const Source& source, const TextImportOptions& options,
   p.multi_label = options.multi_label;
   const std::string* pooling = entry_of(source.metadata, "pooling");
   p.pooling = !options.pooling.empty() ? options.pooling : pooling != nullptr ? *pooling : "";
-  const bool projects = form.projection.name != nullptr &&
-                        weights.has(fmt::format("{}.weight", form.projection.name));
+  const bool projects =
+      !form.projection.name.empty() && weights.has(fmt::format("{}.weight", form.projection.name));
   const bool classifies = p.task == ImportTask::classify;
   if (classifies && p.has_head) {
     BOWLINE_REQUIRE(options.pooling.empty() || options.pooling == form.pooling,
-                    "The head of the source reads the {} token: --pooling {} contradicts it.",
-                    form.pooling == "cls" ? "first" : "last", options.pooling);
+                    "The head of the source reads {}: --pooling {} contradicts it.",
+                    form.pooling == "cls"    ? "the first token"
+                    : form.pooling == "last" ? "the last token"
+                                             : "the mean of the tokens",
+                    options.pooling);
     BOWLINE_TRY_ASSIGN(const bool each, judges_each(source));
     p.multi_label = p.multi_label || each;
-    p.has_project = form.projection.name != nullptr;
+    p.has_project = !form.projection.name.empty();
     p.pooling = form.pooling;
   } else if (classifies && p.pooling.empty() && projects) {
     p.has_project = true;
@@ -140,11 +143,24 @@ Status add_classifier(const Source& source, const TextImportOptions& options, co
       options.label_smoothing);
   head.classes = static_cast<int64_t>(labels.size());
   if (head.has_project) {
-    const std::string name = form.projection.name;
-    head.projection =
-        Linear{weights.one(name + ".weight", {width, width}), weights.one(name + ".bias", {width})};
-    BOWLINE_TRY_ASSIGN(head.activation, activation_of(form.projection.activation));
-    head.drops_before_projection = form.projection.drops_before;
+    const ProjectionForm& p = form.projection;
+    const auto named = [](std::string_view part, const char* kind) {
+      return fmt::format("{}.{}", part, kind);
+    };
+    head.projection = Linear{weights.one(named(p.name, "weight"), {width, width}), {}};
+    if (p.has_bias) {
+      head.projection->bias = weights.one(named(p.name, "bias"), {width});
+    }
+    BOWLINE_TRY_ASSIGN(head.activation, activation_of(std::string(p.activation)));
+    head.drops_before_projection = p.drops_before;
+    if (!p.norm.empty()) {
+      const Weight zeros = p.has_norm_bias
+                               ? weights.one(named(p.norm, "bias"), {width})
+                               : weights.constant(named(p.norm, "zeros"),
+                                                  std::vector<float>(static_cast<size_t>(width)));
+      head.norm =
+          Norm{Norm::Kind::layer, weights.one(named(p.norm, "weight"), {width}), zeros, p.eps};
+    }
   }
   if (head.has_head) {
     head.classifier.weight = weights.one("classifier.weight", {head.classes, width});
@@ -236,6 +252,7 @@ class HeadGraphs {
     if (head_.projection) {
       x = head_.drops_before_projection ? l.dropout(x, rate, kSecondStream) : x;
       x = l.activate(l.linear(x, *head_.projection), head_.activation);
+      x = head_.norm ? l.norm(x, *head_.norm) : x;
     }
     x = l.dropout(x, rate, kStream);
     return l.cast(l.linear(x, head_.classifier), dtype_, DType::f32);
@@ -275,8 +292,10 @@ Result<TextHead> declare_head(const Source& source, const TextImportOptions& opt
   }
   BOWLINE_TRY(Status(weights.status()));
   weights.drop("classifier.*", "the task does not use it");
-  if (form.projection.name != nullptr) {
-    weights.drop(fmt::format("{}.*", form.projection.name), "the task does not use it");
+  for (const std::string_view name : {form.projection.name, form.projection.norm}) {
+    if (!name.empty()) {
+      weights.drop(fmt::format("{}.*", name), "the task does not use it");
+    }
   }
   return head;
 }

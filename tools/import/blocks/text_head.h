@@ -19,14 +19,19 @@ using AddRows = std::function<HiddenRows(GraphBuilder& g, bool trains)>;
 
 // The projection between the pooled token and the classifier.
 struct ProjectionForm {
-  const char* name = nullptr;  // "pooler.dense"; null: none
-  const char* activation = nullptr;
+  std::string_view name = {};  // "pooler.dense"; empty: none
+  std::string_view activation = {};
   bool drops_before = false;  // Dropout before the projection, too
+  bool has_bias = true;
+  // (optional) A layer norm behind the activation, with or without a bias.
+  std::string_view norm = {};
+  bool has_norm_bias = true;
+  double eps = 1e-5;
 };
 
 // The classification head of an architecture in transformers.
 struct HeadForm {
-  std::string_view pooling;  // what it reads: "cls" or "last"
+  std::string_view pooling;  // what it reads: "cls", "last" or "mean"
   bool has_bias = true;
   ProjectionForm projection = {};
   std::string_view otherwise = "mean";  // pooling of a text without that head
@@ -42,6 +47,7 @@ struct TextHead {
   // Of a classifier:
   std::optional<Linear> projection;
   Activation activation;
+  std::optional<Norm> norm;  // behind the activation
   bool drops_before_projection = false;
   Linear classifier;
   int64_t classes = 0;

@@ -275,7 +275,11 @@ Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
   return made;
 }
 
-Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t> shape) {
+Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t> shape,
+                     int64_t first) {
+  if (first > 0) {
+    return list_from(first, name, count, shape);
+  }
   if (options_.skeleton) {
     return fresh_list(name, count, shape, initial_values(name, shape), StorageRole::weight, dtype_);
   }
@@ -301,6 +305,23 @@ Weight Weights::fresh(const std::string& name, std::vector<int64_t> shape, Init 
   return weight_of(model_.parameter(name, shape, init, role, chosen), chosen);
 }
 
+Weight Weights::list_from(int64_t first, const std::string& name, int64_t count,
+                          const std::vector<int64_t>& shape) {
+  Weight out = {ParameterList(), dtype_};
+  std::vector<Parameter>& items = std::get<ParameterList>(out.of).items;
+  for (int64_t i = first; i < count && status_.ok(); ++i) {
+    const Weight made = one(numbered(name, i), shape);
+    if (i > first && made.dtype != out.dtype) {
+      fail(Code::unsupported, "The tensors of {} have different dtypes.", listed_name(name));
+    }
+    out.dtype = made.dtype;
+    items.push_back(std::get<Parameter>(made.of));
+  }
+  if (!items.empty()) {
+    items.insert(items.begin(), static_cast<size_t>(first), items.front());
+  }
+  return out;
+}
 Weight Weights::constant(const std::string& name, std::vector<float> values,
                          std::optional<DType> dtype) {
   const DType stored = dtype.value_or(dtype_);

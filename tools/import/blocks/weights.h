@@ -46,8 +46,10 @@ class Weights {
   int64_t rows_of(std::string_view name) const;
 
   Weight one(const std::string& name, std::vector<int64_t> shape);
-  // "{}" in the name stands for the layer index.
-  Weight list(const std::string& name, int64_t count, std::vector<int64_t> shape);
+  // "{}" in the name stands for the layer index. The layers before `first` have no such tensor;
+  // their items are those of `first`.
+  Weight list(const std::string& name, int64_t count, std::vector<int64_t> shape,
+              int64_t first = 0);
   // Creates a parameter that the source does not have.
   Weight fresh(const std::string& name, std::vector<int64_t> shape, Init init,
                StorageRole role = StorageRole::weight, std::optional<DType> dtype = {});
@@ -112,6 +114,8 @@ class Weights {
     fail(made.status());
     return made.ok() ? Weight{std::move(made).value(), dtype} : Weight{};
   }
+  Weight list_from(int64_t first, const std::string& name, int64_t count,
+                   const std::vector<int64_t>& shape);
   Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape, Init init,
                     StorageRole role, DType dtype);
 

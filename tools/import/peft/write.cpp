@@ -18,10 +18,11 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 // transformers adds the kind of the encoder to the names in models with a head. Names of decoders
-// always have it.
+// and ModernBERT always have a prefix.
 std::string module_in_transformers(const Model& model, std::string_view module) {
   const std::string architecture = model.metadata("architecture");
-  if (model.metadata("task") != "classify" || head_module(model) == "score") {
+  const bool has_prefix = head_module(model) == "score" || architecture == "modernbert";
+  if (model.metadata("task") != "classify" || has_prefix) {
     return std::string(module);
   }
   const std::string begin = (architecture == "xlm-roberta" ? "roberta" : architecture) + ".";
