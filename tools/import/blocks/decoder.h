@@ -44,9 +44,9 @@ struct DecoderParts {
   std::vector<LayerKind> kinds = {{}};
   // Tokens see those behind them, too: an encoder, with the entry points of TextHead.
   bool is_bidirectional = false;
-  // transformers reads the last token of a decoder, without a projection.
+  // The classification head. That of decoders reads the last token, without a projection.
   HeadForm head_form = {.pooling = "last", .has_bias = false, .otherwise = "last"};
-  std::string head_activation = {};  // of the projection of `head_form`
+  std::string head_activation = {};  // of the projection of `head_form`, which keeps no string
   // (optional) Factors [head_dim] of rotated queries, if the attention factor of a rotation does
   // not hold for all channels.
   std::optional<Weight> query_factors;

@@ -40,7 +40,8 @@ inline constexpr KeyRule kGptFamilyKeys[] = {
 
 // Names of tensors, without ".weight" and ".bias".
 struct DecoderNames {
-  // In the name of every tensor but the head, and missing in a model without its head.
+  // The names below begin with this prefix, except `head`. A file of the base model, which has no
+  // head of any kind, leaves it out.
   std::string_view prefix = "model.";
   std::string_view embedding = "model.embed_tokens";
   std::string_view positions = {};       // learned positions; empty: none
@@ -72,9 +73,9 @@ struct DecoderForm {
   enum class QueryNorms : uint8_t { none, heads, all } query_norms = QueryNorms::none;
   // Norms before attention and before the feed-forward part, behind each of them, or both.
   enum class Norms : uint8_t { before, behind, both } norms = Norms::before;
-  // Attention and feed-forward part read the same rows: normalized by one norm, or each by its own.
+  // Attention and feed-forward part read the same rows, and both outputs are added.
   bool is_parallel = false;
-  bool has_parallel_norms = false;
+  bool has_parallel_norms = false;  // each of them has its own norm; false: they share one
   bool fused_qkv = false;
   // See DecoderParts. 0: a group per head.
   int64_t qkv_groups = 1;
@@ -108,18 +109,23 @@ struct DecoderForm {
   std::string_view embedding_dropout_key = {}, residual_dropout_key = {};
   double embedding_dropout = 0, residual_dropout = 0;
   RotaryForm rotary = {};
-  // Layers with rotary positions: none; all; those of the type "sliding_attention"; or the same,
-  // but all if "sliding_window" is null. If it is null, `windowed` rotates none.
-  enum class Rotated : uint8_t { none, all, windowed, windowed_or_all } rotated = Rotated::all;
+  // Which layers rotate queries and keys.
+  enum class Rotated : uint8_t {
+    none,             // no layer
+    all,              // every layer
+    windowed,         // those of the type "sliding_attention"; none if "sliding_window" is null
+    windowed_or_all,  // the same, but every layer if "sliding_window" is null
+  } rotated = Rotated::all;
   // (optional) False for layers without rotary positions, among those that `rotated` selects.
   bool (*is_rotary)(Fields& config, int64_t layer) = nullptr;
-  // (optional) True for layers with a sliding window, if "layer_types" is missing. Null: the
-  // architecture has no sliding windows.
+  // (optional) Says which layers have a sliding window if the config has no "layer_types". A null
+  // function: the architecture has no sliding windows.
   bool (*is_windowed)(Fields& config, int64_t layer) = nullptr;
   // (optional) Default of "use_sliding_window". Empty: the architecture does not have the key.
   std::optional<bool> uses_window = {};
-  std::string_view window_key = "sliding_window";  // bidirectional: of both sides together
-  int64_t window = 4096;                           // its default; 0: none
+  // Of a bidirectional model, the key counts both sides; LayerKind::window counts one.
+  std::string_view window_key = "sliding_window";
+  int64_t window = 4096;  // if the key is missing; 0: no window
 };
 
 // The form of GPT-2 and models with its keys and names: learned positions, layer norms with biases,

@@ -31,10 +31,11 @@ struct ProjectionForm {
 
 // The classification head of an architecture in transformers.
 struct HeadForm {
-  std::string_view pooling;  // what it reads: "cls", "last" or "mean"
+  std::string_view pooling;  // what the head reads: "cls", "last" or "mean"
   bool has_bias = true;
   ProjectionForm projection = {};
-  std::string_view otherwise = "mean";  // pooling of a text without that head
+  // Pooling if the source has no such head and no projection, and names no pooling.
+  std::string_view otherwise = "mean";
 };
 
 struct TextHead {
@@ -42,8 +43,8 @@ struct TextHead {
   std::string pooling;
   bool normalize = false;
   bool multi_label = false;  // a row can have any number of classes
-  bool has_head = false;     // the source has the head
-  bool has_project = false;  // the tensors of the projection are used
+  bool has_head = false;     // the source has the classification head of its architecture
+  bool has_project = false;  // the model uses the projection of the source
   // Of a classifier:
   std::optional<Linear> projection;
   Activation activation;
@@ -66,12 +67,13 @@ bool may_classify(const Source& source);
 Result<TextHead> declare_head(const Source& source, const TextImportOptions& options,
                               const HeadForm& form, int64_t width, Weights& weights, Model& model);
 
-// Adds the entry point forward (the hidden rows), and embed, or classify and loss.
+// Adds the entry point `forward`, which returns the hidden rows. A model for embeddings also gets
+// `embed`, a classifier gets `classify` and `loss`. `dtype`: of the computation.
 Status add_head(Model& model, DType dtype, const TextHead& head, const AddRows& rows, int64_t width,
                 const TextImportOptions& options);
 
-// Sets the metadata of the head, and the maximum length in tokens: the limit of the source, at most
-// `positions`.
+// Sets the metadata of the head, the size of the vocabulary, and the maximum length in tokens: the
+// smaller of `positions` and the limit of the source.
 Status describe_head(const Source& source, const TextHead& head, int64_t positions,
                      int64_t vocabulary, Model& model);
 
