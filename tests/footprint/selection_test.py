@@ -104,6 +104,11 @@ def unused(parts, *kernels):
 
 
 class Shaders(unittest.TestCase):
+    def test_dependencies_in_a_folder_with_spaces(self):
+        """Else each build compiles all shaders again."""
+        self.assertEqual(compile_shaders.depfile_of("/my clone/relu.spv", ["/my clone/relu.comp", "/lib#1/a.glsl"]),
+                         "/my\\ clone/relu.spv: /my\\ clone/relu.comp /lib\\#1/a.glsl\n")
+
     def test_the_backend_names_every_variant(self):
         self.assertFalse(unused("a_dtype_that_no_shader_has"))
 

@@ -83,6 +83,13 @@ def words_of(data):
     return list(struct.unpack(f"<{len(data) // 4}I", data))
 
 
+def depfile_of(output, sources):
+    """Returns a rule of make: the output depends on the sources. Paths may have spaces."""
+    def escaped(path):
+        return re.sub(r"([ #])", r"\\\1", str(path)).replace("$", "$$")
+    return f"{escaped(output)}: {' '.join(map(escaped, sources))}\n"
+
+
 def build(args):
     source, output = pathlib.Path(args.source), pathlib.Path(args.output)
     libraries = [pathlib.Path(p) for p in args.library]
@@ -97,8 +104,7 @@ def build(args):
         if knows_matrices(args.spirv_val):
             validate(args.spirv_val, output)
     if args.depfile:
-        headers = " ".join(str(h) for h in included(source, libraries, []))
-        pathlib.Path(args.depfile).write_text(f"{output}: {source} {headers}\n")
+        pathlib.Path(args.depfile).write_text(depfile_of(output, [source, *included(source, libraries, [])]))
 
 
 # Instructions of SPIR-V that carry only names and lines of the source.
