@@ -88,8 +88,8 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
   const AdvancedFlags advanced(verb);
   add_choice(verb, "--kv-dtype", o.kv_dtype, "Dtype of the KV cache",
              {"f32", "f16", "bf16", "int8"});
-  add_choice(verb, "--pooling", o.options.text.pooling,
-             "Pooling [the source's, else mean or last]", {"mean", "cls", "last", "max"});
+  add_choice(verb, "--pooling", o.options.text.pooling, "Pooling [the source's, else mean or last]",
+             {"mean", "cls", "last", "max"});
   add_text(verb, "--tie", o.options.text.ties, "Tie tensors A and B; their values must be equal",
            "A B");
   verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: loop over equal layers");
