@@ -511,7 +511,7 @@ class ImportKeys(harness.Case):
         for keys in ({"llama.rope.scale_linear": 2.0}, {"llama.rope.scaling.factor": 2.0}, {"tokenizer.ggml.eot_token_id": 5}):
             with self.subTest(**keys):
                 self.assertNotIn(made(**keys)[1], (right, False))
-        neutral = {"llama.attention.causal": True, "llama.expert_count": 0, "llama.logit_scale": 1.0, "llama.pooling_type": 1,
+        neutral = {"llama.attention.causal": True, "llama.expert_count": 0, "llama.logit_scale": 1.0, "llama.pooling_type": 0,
                    "llama.rope.scale_linear": 1.0, "general.name": "a", "general.file_type": 7, "split.count": 1, "someone.note": 3}
         self.assertEqual(made(**neutral)[1], right)
 

@@ -204,6 +204,18 @@ class Interchange(harness.Case):
                 written, source = (json.loads((f / "config.json").read_text()) for f in (self.out, FIXTURES / name))
                 self.assertEqual({**written, **source}, written)
 
+    def test_a_decoder_that_embeds(self):
+        """GGUF says how the tokens are pooled."""
+        model, again = self.folder / "model.bowline", self.folder / "again.bowline"
+        for pooling in ("mean", "last"):
+            self.expect(run("import", DATA / "llama_q8_0.gguf", "--task", "embed", "--pooling", pooling, "--out", model, "--force"), OK)
+            self.expect(self.export(model, "gguf", "--force"), OK)
+            self.expect(run("import", self.out, "--out", again, "--force"), OK, "task embed", f"pooling = {pooling}")
+            self.assertEqual(self.weights(again), self.weights(model))
+        self.expect(run("import", self.out, "--task", "generate", "--out", again, "--force"), OK, "entry point decode")
+        self.expect(run("import", DATA / "llama_q8_0.gguf", "--task", "embed", "--pooling", "max", "--out", model, "--force"), OK)
+        self.expect(self.export(model, "gguf", "--force"), FAILED, "The pooling max cannot be exported")
+
     def test_a_gemma_that_llama_cpp_would_compute_otherwise_is_refused(self):
         model = self.imported(FIXTURES / "gemma2_biased")
         self.expect(self.export(model, "gguf"), FAILED, "self_attn.q_proj.bias", "no name in gemma2 of GGUF")

@@ -105,10 +105,26 @@ class GgufExport {
   Result<gguf::Metadata> make_metadata() {
     gguf::Metadata out;
     BOWLINE_TRY(add_settings(out_.config, *terms_, out));
+    BOWLINE_TRY(add_pooling(out));
     out.number("general.quantization_version", uint32_t{2});
     out.number("general.file_type", file_type());
     BOWLINE_TRY(add_tokenizer(model_, integer_at(out_.config, "vocab_size", 0), out, out_.notes));
     return out;
+  }
+
+  // Source  llama.cpp, llama.h (llama_pooling_type).
+  Status add_pooling(gguf::Metadata& to) const {
+    if (model_.metadata("task") != "embed") {
+      return {};
+    }
+    constexpr std::string_view kModes[] = {"none", "mean", "cls", "last"};
+    const std::string pooling = model_.metadata("pooling");
+    const auto* const mode = std::ranges::find(kModes, pooling);
+    BOWLINE_REQUIRE(mode != std::end(kModes), "The pooling {} cannot be exported to GGUF.",
+                    listed_name(pooling));
+    to.number(fmt::format("{}.pooling_type", terms_->architecture),
+              static_cast<uint32_t>(mode - std::begin(kModes)));
+    return {};
   }
 
   // Returns the llama.cpp number for the type of the largest tensor.

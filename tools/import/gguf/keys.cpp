@@ -32,7 +32,7 @@ constexpr KeyRule kModelKeys[] = {
     {"expert_count expert_used_count", KeyUse::fixed, "[0]"},
     {"use_parallel_residual", KeyUse::fixed, "[false]"},
     {"tensor_data_layout", KeyUse::fixed, R"(["Meta AI original pth"])"},
-    {"pooling_type", KeyUse::harmless},  // of embeddings, which a decoder does not compute
+    {"pooling_type"},
 };
 // For models with rotary queries and keys.
 constexpr KeyRule kRotaryKeys[] = {

@@ -233,19 +233,19 @@ class Reading {
     return {};
   }
 
-  // The pooling mode of an encoder.
+  // The pooling mode of an encoder, or of a decoder that embeds texts.
   // Source  llama.cpp, llama.h (llama_pooling_type).
   Status add_pooling() {
     const Entry* const entry = file_->find(fmt::format("{}.pooling_type", terms_->architecture));
-    if (entry == nullptr || !terms_->head.empty()) {
+    if (entry == nullptr) {
       return {};
     }
-    constexpr std::string_view kModes[] = {"", "mean", "cls"};
+    constexpr std::string_view kModes[] = {"", "mean", "cls", "last"};
     const int64_t mode = entry->value.integer().value_or(-1);
     BOWLINE_REQUIRE_CODE(
         mode >= 0 && mode < std::ssize(kModes), Code::unsupported,
         "The key \"{}\" is {}, a pooling mode that is not supported. Supported: 0 (none), 1 "
-        "(mean), 2 (cls).",
+        "(mean), 2 (cls), 3 (last).",
         escaped(std::string(entry->key)), mode);
     if (mode != 0) {
       out_.metadata.emplace_back("pooling", std::string(kModes[mode]));
