@@ -11,7 +11,7 @@ namespace bowline::import {
 namespace {
 
 // Older configs do not list the types of layers.
-bool is_local(Fields& config, int64_t layer) {
+bool is_windowed_layer(Fields& config, int64_t layer) {
   return layer % config.integer_or("global_attn_every_n_layers", 1, 4096, 3) != 0;
 }
 
@@ -49,7 +49,7 @@ Result<DecoderParts> declare_modernbert(Weights& weights, Fields& config) {
                                       .rotary = {.theta = 160000,
                                                  .older_theta_key = "global_rope_theta",
                                                  .local_theta_key = "local_rope_theta"},
-                                      .is_windowed = is_local,
+                                      .is_windowed = is_windowed_layer,
                                       .window_key = "local_attention",
                                       .window = 128}));
   const std::string pooling = config.text_or("classifier_pooling", "cls");
