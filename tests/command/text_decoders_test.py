@@ -101,6 +101,17 @@ class TextDecoders(harness.Case):
         shutil.copy(self.source / "tokenizer.json", self.out)
         self.expect(run("import", self.out, "--out", again), OK, "task classify")
 
+    def test_any_pooling(self):
+        """An encoder that reads the last token is no decoder, and a decoder may read the mean."""
+        for name, pooling, kind in (("bert", "last", "BertModel"), ("llama", "mean", "LlamaModel"), ("llama", "last", "LlamaModel")):
+            with self.subTest(name, pooling=pooling):
+                self.expect(self.imported(name, "--task", "embed", "--pooling", pooling), OK, f"pooling = {pooling}")
+                self.assertEqual(self.exported_config()["architectures"], [kind])
+        labels = self.folder / "labels.txt"
+        labels.write_text("low\nhigh\n")
+        self.expect(self.imported("llama", "--task", "classify", "--labels", labels, "--pooling", "mean"), OK)
+        self.expect(run("export", self.model, "--to", "hf", "--out", self.out, "--force"), FAILED, "Its head reads the mean of the tokens")
+
     def test_a_class_that_transformers_lacks(self):
         labels = self.folder / "labels.txt"
         labels.write_text("low\nhigh\n")

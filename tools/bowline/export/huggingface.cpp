@@ -117,14 +117,15 @@ Status add_class_head(const Model& model, ExportedModel& out) {
   const std::string task = model.metadata("task");
   const std::string type = text_at(out.config, "model_type");
   const auto* const head = std::ranges::find(kClassHeads, type, &ClassHead::type);
-  const bool is_decoder = task != "generate" && model.metadata("pooling") == "last";
+  const std::string pooling = model.metadata("pooling");
+  const bool is_decoder = model.metadata("causal") == "true";
   if (is_decoder && task == "embed") {
     return rename_class(out, "Model");
   }
   if (task != "classify") {
     return {};
   }
-  if (is_decoder && head == std::end(kClassHeads)) {
+  if (is_decoder && pooling == "last") {
     BOWLINE_REQUIRE(std::ranges::find(kWithoutClasses, type) == std::end(kWithoutClasses),
                     "transformers has no class of {} that classifies texts.", listed_name(type));
     for (ExportedTensor& t : out.tensors) {
@@ -137,7 +138,6 @@ Status add_class_head(const Model& model, ExportedModel& out) {
       head != std::end(kClassHeads) && std::ranges::any_of(out.tensors, [&](const auto& t) {
         return t.name.starts_with(head->layer);
       });
-  const std::string pooling = model.metadata("pooling");
   const bool says_pooling = type == "modernbert" && pooling == "mean";
   BOWLINE_REQUIRE(
       has_layer && (pooling == "cls" || says_pooling),

@@ -438,7 +438,9 @@ Status add_text_task(const Source& source, const TextImportOptions& options,
   const AddRows rows = [&](GraphBuilder& g, bool trains) { return decoder.rows(g, trains); };
   BOWLINE_TRY(add_head(out.model, weights.dtype(), head, rows, s.width, options));
   BOWLINE_TRY(weights.finish(out));
-  return describe_head(source, head, s.context, s.vocabulary, out.model);
+  BOWLINE_TRY(describe_head(source, head, s.context, s.vocabulary, out.model));
+  // An export names the head and the class of a decoder in another way.
+  return parts.is_bidirectional ? Status() : out.model.set_metadata("causal", "true");
 }
 
 }  // namespace

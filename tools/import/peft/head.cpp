@@ -79,7 +79,7 @@ Change change_of(const std::string& parameter, const std::string& name,
 }  // namespace
 
 std::string_view head_module(const Model& model) {
-  return model.metadata("pooling") == "last" ? "score" : "classifier";
+  return model.metadata("causal") == "true" ? "score" : "classifier";
 }
 
 bool in_head(const Model& model, std::string_view parameter) {

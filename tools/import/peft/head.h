@@ -13,8 +13,8 @@
 
 namespace bowline::peft {
 
-// Name of the transformers module that peft saves whole: "score" in decoders, which read the last
-// token, and "classifier" in encoders.
+// Name of the transformers module that peft saves whole: "score" in decoders, "classifier" in
+// encoders.
 std::string_view head_module(const Model& model);
 
 // True if a parameter, by its Bowline or transformers name, belongs to the head.
