@@ -22,18 +22,20 @@ FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "q
            "smollm3": ["smollm3_window", "smollm3"], "phi3": ["phi3", "phi3_part", "phi3_long"], "olmo2": ["olmo2"], "olmo3": ["olmo3"],
            "stablelm": ["stablelm"], "ministral": ["ministral"], "ministral3": ["ministral3"],
            **{kind: [kind] for kind in ("arcee", "codegen", "cohere", "cohere2", "ernie4_5", "exaone4", "glm", "glm4", "gpt2", "gpt_neo", "gptj",
-                                        "helium", "nemotron", "olmo", "opt", "persimmon", "phi", "seed_oss", "starcoder2")},
+                                        "helium", "hunyuan", "nemotron", "olmo", "opt", "persimmon", "phi", "seed_oss", "starcoder2",
+                                        "xglm")},
            "gpt_bigcode": ["gpt_bigcode", "gpt_bigcode_heads"], "gpt_neox": ["gpt_neox", "gpt_neox_sequential"],
            "falcon": ["falcon", "falcon_groups", "falcon_one_norm", "falcon_sequential"], "bert": ["bert_classes"],
            "roberta": ["roberta_classes"], "distilbert": ["distilbert_classes"], "albert": ["albert_classes"],
-           "electra": ["electra_classes"], "modernbert": ["modernbert_classes"]}
+           "electra": ["electra_classes"], "modernbert": ["modernbert_classes"], "eurobert": ["eurobert_classes"],
+           "gte": ["gte_classes"], "nomic_bert": ["nomic_bert_classes"]}
 # Tables that architectures share, and their files.
 SHARED = {"kLlamaFamilyKeys": "blocks/decoder_form.h", "kGptFamilyKeys": "blocks/decoder_form.h", "kBertFamilyKeys": "blocks/bert_family.h"}
 # Keys that count only if another key is missing.
 INSTEAD = {"max_window_layers": "layer_types", "sliding_window_pattern": "layer_types", "no_rope_layer_interval": "no_rope_layers"}
 SIZE = 8192  # of config.json, so that models differ only in its text
 ROWS = re.compile(r'\{((?:"[^"]+"\s*)+)(?:\}|,\s*KeyUse::(\w+))')
-ENCODERS = ("bert", "roberta", "distilbert", "albert", "electra", "modernbert")
+ENCODERS = ("bert", "roberta", "distilbert", "albert", "electra", "modernbert", "eurobert", "gte", "nomic_bert")
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "A", "e", "\u00e9", "\u6771"]
 MARKS = [{"id": i, "content": PIECES[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Decoders that classify or embed texts: the numbers of transformers, new heads, and exports."""
+"""Decoders and related encoders that classify or embed texts: the numbers of transformers, new
+heads, and exports.
+"""
 
 import json
 import math
@@ -68,6 +70,33 @@ class TextDecoders(harness.Case):
         self.expect(self.imported("llama_classes", "--task", "generate"), BAD_FILE, "score.weight", "cannot generate text")
         self.expect(self.imported("llama_classes", "--pooling", "mean"), USAGE, "reads the last token: --pooling mean contradicts it")
 
+    # Keys of the config of nomic-embed-text-v1.5, which the library of its authors reads.
+    def test_the_published_config_of_nomic(self):
+        self.expect(self.imported("nomic_bert"), OK)
+        texts = texts_of(numbers("nomic_bert"))
+        expected = self.predicted(texts)
+        config = dict(
+            activation_function="swiglu", architectures=["NomicBertModel"], attn_pdrop=0.0, auto_map={}, causal=False,
+            dense_seq_output=True, embd_pdrop=0.0, fused_bias_fc=True, fused_dropout_add_ln=True, initializer_range=0.02,
+            layer_norm_epsilon=1e-12, max_trained_positions=40, mlp_fc1_bias=False, mlp_fc2_bias=False, model_type="nomic_bert", n_embd=32,
+            n_head=4, n_inner=48, n_layer=2, n_positions=160, pad_vocab_size_multiple=64, parallel_block=False,
+            parallel_block_tied_norm=False, prenorm=False, qkv_proj_bias=False, reorder_and_upcast_attn=False, resid_pdrop=0.0,
+            rotary_emb_base=1000, rotary_emb_fraction=1.0, rotary_emb_interleaved=False, rotary_emb_scale_base=None, rotary_scaling_factor=2,
+            scale_attn_by_inverse_layer_idx=False, scale_attn_weights=True, summary_activation=None, summary_first_dropout=0.0,
+            summary_proj_to_labels=True, summary_type="cls_index", summary_use_proj=True, torch_dtype="float32", type_vocab_size=2,
+            use_cache=True, use_flash_attn=True, use_rms_norm=False, use_xentropy=True, vocab_size=64)
+
+        def rewritten(**changes):
+            (self.source / "config.json").write_text(json.dumps(config | changes))
+            return run("import", self.source, "--out", self.model, "--force")
+        self.expect(rewritten(), OK, "context_length = 40")
+        self.assertEqual(self.predicted(texts), expected)
+        self.expect(rewritten(rotary_emb_base=20), OK)
+        self.assertNotEqual(self.predicted(texts), expected)
+        for key, value in dict(prenorm=True, use_rms_norm=True, rotary_emb_fraction=0.5, qkv_proj_bias=True, activation_function="gelu",
+                               rotary_emb_interleaved=True).items():
+            self.expect(rewritten(**{key: value}), BAD_FILE, f'"{key}"')
+
     def test_sentence_transformers(self):
         self.expect(self.imported("qwen3_sentences"), OK, "task embed", "pooling = last", "normalize = true")
         expected = numbers("qwen3_sentences")
@@ -132,6 +161,16 @@ class TextDecoders(harness.Case):
         self.assertIn("base_model.model.score.weight", names)
         self.assertIn("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", names)
         self.expect(run("import", self.out, "--base", self.model, "--out", self.folder / "again.bowline"), OK)
+
+    def test_adapters_of_modules_that_transformers_splits(self):
+        rows, adapter = self.folder / "rows.csv", self.folder / "adapter.bowline"
+        rows.write_text("text,label\n" + "".join(f"{i % 3 + 3} {i % 3 + 3},{LABELS[i % 3]}\n" for i in range(60)))
+        for name in ("gte_classes", "nomic_bert_classes"):
+            self.expect(self.imported(name), OK)
+            self.expect(run("finetune", self.model, "--data", rows, "--device", "cpu", "--steps", 10, "--lora-rank", 2, "--out", adapter,
+                            "--force"), OK)
+            self.expect(run("export", self.model, "--to", "peft", "--adapter", adapter, "--out", self.out, "--force"), FAILED,
+                        "peft cannot load an adapter for them", "--to hf")
 
     def test_heads_for_other_tasks(self):
         self.imported("llama_classes")

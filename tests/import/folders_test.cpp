@@ -484,6 +484,25 @@ TEST(Rotations, ThoseOfAConfigThatLeavesThemOut) {
   EXPECT_EQ(rope_of(neox.path(), "base"), (Values{300, 300}));
 }
 
+// The base of HunYuan depends on "alpha", and then on no length. Without "alpha" it is dynamic.
+TEST(Rotations, AlphaChangesTheBaseForAllLengths) {
+  const FolderCopy folder("hunyuan");
+  const auto built = import_folder(folder.path());
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  EXPECT_TRUE(built.value().notes.empty()) << built.value().notes.front();
+  folder.replace("config.json", "\"alpha\": 5.0", "\"alpha\": 0");
+  const auto other = import_folder(folder.path());
+  ASSERT_TRUE(other.ok()) << other.status().message();
+  const auto is_said = [](const std::string& note) {
+    return note.find("\"dynamic\"") != note.npos;
+  };
+  EXPECT_EQ(std::ranges::count_if(other.value().notes, is_said), 1);
+  const FolderCopy llama("llama");
+  llama.replace("config.json", "\"rope_type\": \"default\"",
+                "\"alpha\": 5.0, \"factor\": 4.0, \"rope_type\": \"dynamic\"");
+  EXPECT_EQ(import_folder(llama.path()).status().code(), Code::unsupported);
+}
+
 // The base of transformers grows only with texts longer than the context.
 TEST(Rotations, ADynamicScalingChangesNothingInTheContext) {
   const FolderCopy folder("llama");

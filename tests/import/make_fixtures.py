@@ -44,6 +44,9 @@ MODERN_BERT = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=4
                    max_position_embeddings=40, local_attention=7, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
                    rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=5000.0),
                                         sliding_attention=dict(rope_type="default", rope_theta=50.0)))
+EURO_BERT = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=2,
+                 intermediate_size=INNER, max_position_embeddings=40, pad_token_id=0, bos_token_id=1, eos_token_id=2, mask_token_id=3,
+                 rope_parameters=dict(rope_type="default", rope_theta=100.0))
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
 YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=4.0, mscale=1.0, mscale_all_dim=0.5)
@@ -168,6 +171,12 @@ MODELS = {
         **FALCON, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1, bias=True)),
     "falcon_sequential": lambda: t.FalconForCausalLM(t.FalconConfig(
         **FALCON, multi_query=False, parallel_attn=False, bias=True, tie_word_embeddings=False)),
+    # Of the published models: norms behind the rotation, and a base that depends on the factor.
+    "hunyuan": lambda: t.HunYuanDenseV1ForCausalLM(t.HunYuanDenseV1Config(**DECODER, num_key_value_heads=2, head_dim=16, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=100.0, factor=1.0, alpha=5.0))),
+    "xglm": lambda: t.XGLMForCausalLM(t.XGLMConfig(
+        vocab_size=VOCABULARY, d_model=WIDTH, num_layers=LAYERS, attention_heads=HEADS, ffn_dim=INNER, max_position_embeddings=320,
+        bos_token_id=1, eos_token_id=2, pad_token_id=0)),
     "persimmon": lambda: t.PersimmonForCausalLM(t.PersimmonConfig(**DECODER)),
     "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320,
                                                    bos_token_id=1, eos_token_id=2)),
@@ -186,6 +195,15 @@ MODELS = {
         **MODERN_BERT, **THREE, classifier_bias=True, classifier_activation="relu")),
     "modernbert_mean": lambda: t.ModernBertForSequenceClassification(t.ModernBertConfig(
         **MODERN_BERT | dict(num_hidden_layers=1), **THREE, classifier_pooling="mean")),
+    "eurobert": lambda: t.EuroBertModel(t.EuroBertConfig(**EURO_BERT, attention_bias=True, mlp_bias=True)),
+    "eurobert_classes": lambda: t.EuroBertForSequenceClassification(t.EuroBertConfig(**EURO_BERT, **THREE)),
+    "eurobert_first": lambda: t.EuroBertForSequenceClassification(t.EuroBertConfig(
+        **EURO_BERT | dict(num_hidden_layers=1), **THREE, classifier_pooling="bos")),
+    "gte": lambda: t.GteModel(t.GteConfig(**ENCODER | dict(type_vocab_size=0), pad_token_id=1)),
+    "gte_classes": lambda: t.GteForSequenceClassification(t.GteConfig(**ENCODER, **THREE, pad_token_id=1, rope_parameters=dict(
+        rope_type="default", rope_theta=100.0))),
+    "nomic_bert": lambda: t.NomicBertModel(t.NomicBertConfig(**ENCODER)),
+    "nomic_bert_classes": lambda: t.NomicBertForSequenceClassification(t.NomicBertConfig(**ENCODER, **THREE)),
     "roberta": lambda: t.RobertaModel(t.RobertaConfig(**ENCODER, pad_token_id=1)),
     "roberta_classes": lambda: t.RobertaForSequenceClassification(t.RobertaConfig(**ENCODER, **THREE, pad_token_id=1)),
     "electra": lambda: t.ElectraModel(t.ElectraConfig(**ENCODER, embedding_size=WIDTH)),
@@ -204,7 +222,7 @@ MODELS = {
 # Decoders of one file each.
 FAMILIES = ("arcee", "codegen", "cohere", "cohere2", "ernie4_5", "exaone4", "falcon", "falcon_groups", "falcon_one_norm",
             "falcon_sequential", "glm", "glm4", "gpt_bigcode", "gpt_bigcode_heads", "gpt_neo", "gpt_neox", "gpt_neox_sequential", "gptj",
-            "helium", "nemotron", "olmo", "opt", "persimmon", "phi", "seed_oss", "starcoder2")
+            "helium", "hunyuan", "nemotron", "olmo", "opt", "persimmon", "phi", "seed_oss", "starcoder2", "xglm")
 STEPPED = (*FAMILIES, "llama_yarn", "phi3_long", "gemma", "gemma3", "granite", "smollm3", "phi3_part", "olmo2", "olmo3", "stablelm", "stablelm_parallel", "ministral")
 
 
@@ -213,8 +231,17 @@ STEPPED_CLASSES = {
     "albert": ("encoder.albert_layer_groups.0.albert_layers.0.ffn.weight",
                "encoder.albert_layer_groups.0.albert_layers.1.attention.query.bias"),
     "modernbert": ("embeddings.norm.weight", "layers.0.attn.Wqkv.weight"),
+    "eurobert": ("embed_tokens.weight", "layers.0.self_attn.q_proj.weight"),
+    "gte": ("embeddings.token_type_embeddings.weight", "layers.0.post_attention_layernorm.weight", "layers.1.mlp.down_proj.bias"),
+    "nomic_bert": ("embeddings.word_embeddings.weight", "layers.0.post_mlp_layernorm.bias", "layers.0.mlp.gate_proj.weight"),
     "llama": ("embed_tokens.weight", "layers.0.self_attn.q_proj.weight", "layers.1.input_layernorm.weight"),
     "gpt2": ("wpe.weight", "h.0.attn.c_attn.weight", "h.1.ln_2.bias")}
+
+
+# Names in files that differ from those of modules.
+FILE_NAMES = {
+    "gte": {"layers.0.post_attention_layernorm": "encoder.layer.0.attn_ln", "layers.1": "encoder.layer.1"},
+    "nomic_bert": {"layers.0.post_mlp_layernorm": "encoder.layers.0.norm2", "layers.0.mlp.gate_proj": "encoder.layers.0.mlp.fc12"}}
 
 
 def randomize(model, generator):
@@ -293,8 +320,14 @@ def stepped(model, tokens, mask, labels):
     with torch.enable_grad():
         torch.nn.functional.cross_entropy(model(tokens, attention_mask=mask).logits, labels).backward()
     base = getattr(model, model.base_model_prefix)
-    prefix = "" if model.config.model_type == "albert" else model.base_model_prefix + "."
-    weights = {prefix + name: base.get_parameter(name) for name in STEPPED_CLASSES[model.config.model_type]}
+    kind = model.config.model_type
+    prefix = "" if kind in ("albert", *FILE_NAMES) else model.base_model_prefix + "."
+
+    def name_of(module):
+        for begin, other in FILE_NAMES.get(kind, {}).items():
+            module = other + module.removeprefix(begin) if module.startswith(begin) else module
+        return prefix + module
+    weights = {name_of(name): base.get_parameter(name) for name in STEPPED_CLASSES[kind]}
     return {f"step.{name}": w.data - RATE * w.grad for name, w in weights.items()}
 
 

@@ -44,13 +44,15 @@ const char* const kFamilies[] = {"arcee",
                                  "gpt_neox_sequential",
                                  "gptj",
                                  "helium",
+                                 "hunyuan",
                                  "nemotron",
                                  "olmo",
                                  "opt",
                                  "persimmon",
                                  "phi",
                                  "seed_oss",
-                                 "starcoder2"};
+                                 "starcoder2",
+                                 "xglm"};
 const char* const kEncoders[] = {"bert",
                                  "bert_classes",
                                  "bert_sentences",
@@ -66,7 +68,14 @@ const char* const kEncoders[] = {"bert",
                                  "qwen3_sentences",
                                  "modernbert",
                                  "modernbert_classes",
-                                 "modernbert_mean"};
+                                 "modernbert_mean",
+                                 "eurobert",
+                                 "eurobert_classes",
+                                 "eurobert_first",
+                                 "gte",
+                                 "gte_classes",
+                                 "nomic_bert",
+                                 "nomic_bert_classes"};
 const char* const kDevices[] = {"cpu", "vulkan:0"};
 
 using ModelCase = std::tuple<const char*, const char*>;  // model, device
@@ -398,11 +407,10 @@ TEST_P(Encoders, ATrainingLowersTheLoss) {
 // A shared layer gets the sum of the gradients of all its uses. Padding behind the last token of a
 // text gives none.
 TEST_P(Encoders, AStepChangesLayersAsPyTorchDoes) {
-  const std::map<std::string, int> steps = {{"albert_classes", 2},
-                                            {"llama_classes", 3},
-                                            {"gpt2_classes", 3},
-                                            {"modernbert_classes", 2},
-                                            {"modernbert_mean", 2}};
+  const std::map<std::string, int> steps = {
+      {"albert_classes", 2},     {"llama_classes", 3},   {"gpt2_classes", 3},
+      {"modernbert_classes", 2}, {"modernbert_mean", 2}, {"eurobert_classes", 2},
+      {"eurobert_first", 2},     {"gte_classes", 3},     {"nomic_bert_classes", 3}};
   if (steps.contains(name())) {
     EXPECT_EQ(expect_step({"tokens", "lengths", "labels"}), steps.at(name()));
   }

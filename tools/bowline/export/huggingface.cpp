@@ -59,6 +59,9 @@ constexpr ClassHead kClassHeads[] = {
     {"albert", "AlbertForSequenceClassification", "pooler.", "albert."},
     {"distilbert", "DistilBertForSequenceClassification", "pre_classifier.", "distilbert."},
     {"modernbert", "ModernBertForSequenceClassification", "head.dense.", ""},
+    {"eurobert", "EuroBertForSequenceClassification", "dense.", ""},
+    {"gte", "GteForSequenceClassification", "pooler.dense.", "gte."},
+    {"nomic_bert", "NomicBertForSequenceClassification", "pooler.dense.", "nomic_bert."},
 };
 
 std::string name_in(const ClassHead& head, const std::string& name) {
@@ -138,7 +141,7 @@ Status add_class_head(const Model& model, ExportedModel& out) {
       head != std::end(kClassHeads) && std::ranges::any_of(out.tensors, [&](const auto& t) {
         return t.name.starts_with(head->layer);
       });
-  const bool says_pooling = type == "modernbert" && pooling == "mean";
+  const bool says_pooling = (type == "modernbert" || type == "eurobert") && pooling == "mean";
   BOWLINE_REQUIRE(
       has_layer && (pooling == "cls" || says_pooling),
       "Its head reads the {} of the tokens{}; transformers has no class of {} with such "

@@ -16,6 +16,8 @@ constexpr int64_t kMostCandidates = 256;  // candidates that decode returns
 constexpr int64_t kFirstRows = 4;
 // Added to the scores of hidden tokens. f16 has this number.
 constexpr double kHidden = -3e4;
+// Streams of dropout from this one on are for the feed-forward parts. Others have lower numbers.
+constexpr int kInnerStreams = 1 << 16;
 
 // How a graph runs the layers: on rows [batch, rows], from the first position or at `positions`,
 // with or without the cache.
@@ -66,8 +68,8 @@ class Decoder {
       site.lengths = g.input("lengths", DType::i32, {"batch"});
       site.mask = window_mask(g, tokens, *site.lengths);
     }
-    const Value x = layers(g, tokens, site);
-    return {tokens, l.cast(l.norm(x, p_.final_norm), dtype_, DType::f32), site.lengths};
+    const Value x = normalized(l, layers(g, tokens, site));
+    return {tokens, l.cast(x, dtype_, DType::f32), site.lengths};
   }
 
   Status add_forward() {
@@ -109,6 +111,7 @@ class Decoder {
   void set_dropout(bool trains) {
     embedding_dropout_ = trains ? p_.embedding_dropout : 0;
     residual_dropout_ = trains ? p_.residual_dropout : 0;
+    inner_dropout_ = trains ? p_.inner_dropout : 0;
   }
 
   // Logits of all tokens.
@@ -118,8 +121,10 @@ class Decoder {
     return head(l, layers(g, tokens, {.batch = "batch", .rows = "seq"}));
   }
 
+  Value normalized(Layers& l, Value x) { return p_.final_norm ? l.norm(x, *p_.final_norm) : x; }
+
   Value head(Layers& l, Value x) {
-    Value logits = l.linear(l.norm(x, p_.final_norm), {.weight = *p_.head, .bias = p_.head_bias});
+    Value logits = l.linear(normalized(l, x), {.weight = *p_.head, .bias = p_.head_bias});
     if (p_.logit_divisor) {
       logits = l.g.op("Div", {logits, l.read(*p_.logit_divisor)});
     }
@@ -138,6 +143,9 @@ class Decoder {
     }
     if (p_.positions) {
       x = l.add(x, position_rows(l, site));
+    }
+    if (p_.types) {
+      x = l.add(x, g.op("Slice", {l.read(*p_.types)}, {{"length", 1}}));
     }
     x = p_.embedding_norm ? l.norm(x, *p_.embedding_norm) : x;
     x = l.dropout(x, embedding_dropout_, 0);
@@ -188,6 +196,7 @@ class Decoder {
     // Each dropout of a graph needs its own stream.
     const size_t number = site.is_first ? p_.kinds.size() : site.layer;
     const int stream = 1 + 2 * static_cast<int>(number);
+    const int inner_stream = kInnerStreams + static_cast<int>(number);
     const bool has_norm = p_.attention_norm && !site.is_first;
     const Value seen = has_norm ? l.norm(x, *p_.attention_norm) : x;
     const Value attended = attention(l, seen, site);
@@ -196,37 +205,50 @@ class Decoder {
     if (p_.feed_forward_norm) {
       read = l.norm(p_.is_parallel ? x : y, *p_.feed_forward_norm);
     }
-    return with(l, y, feed_forward(l, read), p_.feed_forward_out_norm, stream + 1);
+    const Value inner = l.dropout(inner_rows(l, read), inner_dropout_, inner_stream);
+    return with(l, y, l.linear(inner, p_.down), p_.feed_forward_out_norm, stream + 1);
   }
 
   // Adds the output of a part of a layer to x.
   Value with(Layers& l, Value x, Value output, const std::optional<Norm>& norm, int stream) {
-    Value added = norm ? l.norm(output, *norm) : output;
+    Value added = norm && !p_.norms_sums ? l.norm(output, *norm) : output;
     if (p_.residual_scale) {
       added = l.mul(added, l.read(*p_.residual_scale));
     }
-    return l.add(x, l.dropout(added, residual_dropout_, stream));
+    const Value sum = l.add(x, l.dropout(added, residual_dropout_, stream));
+    return norm && p_.norms_sums ? l.norm(sum, *norm) : sum;
   }
 
-  Value feed_forward(Layers& l, Value x) {
+  // The input of the last product of the feed-forward part.
+  Value inner_rows(Layers& l, Value x) {
     if (p_.gate_up) {
       const std::vector<GraphDim> sizes = {s_.inner, s_.inner};
       (void)l.g.op("Split", {l.linear(x, *p_.gate_up)}, {{"axis", -1}, {"sizes", sizes}});
-      const std::vector<Value> parts = l.g.last_outputs();
-      return l.linear(l.mul(l.activate(parts[0], p_.activation), parts[1]), p_.down);
+      std::vector<Value> parts = l.g.last_outputs();
+      if (p_.up_before_gate) {
+        std::swap(parts[0], parts[1]);
+      }
+      return l.mul(l.activate(parts[0], p_.activation), parts[1]);
     }
     const Value up = l.linear(x, *p_.up);
-    const Value inner = p_.gate ? l.mul(l.activate(l.linear(x, *p_.gate), p_.activation), up)
-                                : l.activate(up, p_.activation);
-    return l.linear(inner, p_.down);
+    return p_.gate ? l.mul(l.activate(l.linear(x, *p_.gate), p_.activation), up)
+                   : l.activate(up, p_.activation);
   }
 
   Value attention(Layers& l, Value x, const Site& site) {
     const std::vector<Value> parts =
         p_.qkv ? fused(l, l.linear(x, *p_.qkv), site)
                : std::vector{l.linear(x, *p_.q), l.linear(x, *p_.k), l.linear(x, *p_.v)};
-    const Value q = queries(l, heads(l, parts[0], s_.heads, p_.q_norm, site), site);
-    const Value k = rotated(l, heads(l, parts[1], s_.kv_heads, p_.k_norm, site), site);
+    const auto unless_rotated = [&](const std::optional<Norm>& norm) {
+      return p_.norms_rotated ? std::nullopt : norm;
+    };
+    const auto if_rotated = [&](Value rows, const std::optional<Norm>& norm) {
+      return norm && p_.norms_rotated ? l.norm(rows, *norm) : rows;
+    };
+    const Value q_heads = heads(l, parts[0], s_.heads, unless_rotated(p_.q_norm), site);
+    const Value k_heads = heads(l, parts[1], s_.kv_heads, unless_rotated(p_.k_norm), site);
+    const Value q = if_rotated(queries(l, q_heads, site), p_.q_norm);
+    const Value k = if_rotated(rotated(l, k_heads, site), p_.k_norm);
     const Value v = heads(l, parts[2], s_.kv_heads, std::nullopt, site);
     const std::vector<GraphDim> flat = {site.batch, site.rows, s_.heads * s_.head_dim};
     const Value seen = site.cached    ? cached(l, q, k, v, site)
@@ -367,6 +389,7 @@ class Decoder {
   DType kv_dtype_;
   double embedding_dropout_ = 0;  // of the current graph
   double residual_dropout_ = 0;
+  double inner_dropout_ = 0;
   Weight keys_;
   Weight values_;
 };

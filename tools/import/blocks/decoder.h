@@ -31,8 +31,9 @@ struct LayerKind {
 struct DecoderParts {
   DecoderSizes sizes;
   Weight embedding;
-  std::optional<Weight> positions;  // learned positions
+  std::optional<Weight> positions;  // learned or sinusoidal positions
   int64_t first_position = 0;       // row of `positions` for the first token
+  std::optional<Weight> types;      // of tokens: all have type 0
   // (optional) Factor of the token embeddings.
   std::optional<Weight> embedding_scale;
   std::optional<Norm> embedding_norm;
@@ -61,6 +62,7 @@ struct DecoderParts {
   bool values_before_keys = false;
   std::optional<Norm> q_norm, k_norm;  // per head, or of all heads together
   bool norms_all_heads = false;
+  bool norms_rotated = false;  // q_norm and k_norm come after the rotation
   Linear out;
   std::optional<Norm> attention_out_norm;  // of the attention output
   // Attention and feed-forward part read the same rows, and both outputs are added. Without a norm
@@ -70,21 +72,25 @@ struct DecoderParts {
   // The activated gate is multiplied with `up`. Without a gate, `up` is activated.
   std::optional<Linear> gate, up;  // or
   std::optional<Linear> gate_up;   // a fused product: gate, then up
+  bool up_before_gate = false;     // the fused product has them in the other order
   Linear down;
   std::optional<Norm> feed_forward_out_norm;  // of the feed-forward output
+  // The two norms above are of the sum of a part's input and output.
+  bool norms_sums = false;
   // (optional) Factor of both outputs before they are added.
   std::optional<Weight> residual_scale;
   Activation activation;
-  Norm final_norm;
+  std::optional<Norm> final_norm;
   std::optional<Weight> head;  // empty if the model does not generate text
   std::optional<Weight> head_bias;
   std::optional<Weight> logit_divisor;
   std::optional<Weight> logit_softcap;  // soft-capping: logits = cap * tanh(logits / cap)
-  // Dropout rates of the training: for the input of the classifier, for the embeddings, and for the
-  // output of each part of a layer.
+  // Dropout rates of the training: for the input of the classifier, for the embeddings, for the
+  // output of each part of a layer, and for the input of `down`.
   double pooled_dropout = 0;
   double embedding_dropout = 0;
   double residual_dropout = 0;
+  double inner_dropout = 0;
 };
 
 // Adds the cache and the entry points loss, forward, prefill and decode.

@@ -280,6 +280,23 @@ class DecoderTensors {
   std::optional<Weight> beta_;   // zeros, if the norms have no biases
 };
 
+// Declares the tables that are added to the embeddings of tokens.
+void declare_positions(Weights& weights, const DecoderForm& form, DecoderParts& p) {
+  const DecoderNames& names = form.names;
+  const int64_t width = p.sizes.width;
+  p.first_position = form.first_position;
+  const int64_t rows = p.sizes.context + p.first_position;
+  if (form.make_positions != nullptr) {
+    p.positions = weights.table("positions", {rows, width}, form.make_positions(rows, width));
+  } else if (!names.positions.empty()) {
+    p.positions = weights.one(fmt::format("{}.weight", names.positions), {rows, width});
+  }
+  if (!names.types.empty()) {
+    const std::string types = fmt::format("{}.weight", names.types);
+    p.types = weights.one(types, {std::max<int64_t>(weights.rows_of(types), 1), width});
+  }
+}
+
 }  // namespace
 
 Weight repeated(const Weight& constant, int64_t layers) {
@@ -334,24 +351,29 @@ Result<DecoderParts> declare_decoder(Weights& weights, Fields& config, const Dec
   BOWLINE_TRY_ASSIGN(DecoderParts p, settings_of(config, form));
   const DecoderSizes& s = p.sizes;
   BOWLINE_TRY(add_rotations(weights, p));
+  const auto is_scaled = [](const LayerKind& kind) {
+    return kind.rotation && kind.rotation->attention_factor != 1;
+  };
+  BOWLINE_REQUIRE_CODE(!form.norms_rotated || std::ranges::none_of(p.kinds, is_scaled),
+                       Code::unsupported,
+                       "The config scales rotated channels, and the architecture normalizes them "
+                       "afterwards, which is not supported.");
   const DecoderNames& names = form.names;
   const std::string head = fmt::format("{}.", names.head);
-  weights.add_prefix(names.prefix, {head, "classifier.", "head.", "score."});
+  weights.add_prefix(names.prefix, {head, "classifier.", names.class_head, "score."});
   weights.drop("*.rotary_emb.inv_freq", "frequencies are computed from the config");
 
   const DecoderTensors tensors(weights, form, s,
                                config.number_or(form.eps_key, 1e-12, 1, form.eps));
   const int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   p.embedding = weights.one(fmt::format("{}.weight", names.embedding), {s.vocabulary, s.width});
-  if (!names.positions.empty()) {
-    p.first_position = form.first_position;
-    p.positions = weights.one(fmt::format("{}.weight", names.positions),
-                              {s.context + p.first_position, s.width});
-  }
+  declare_positions(weights, form, p);
   if (!names.embedding_norm.empty()) {
     p.embedding_norm = tensors.one_norm(names.embedding_norm);
   }
-  if (form.norms != DecoderForm::Norms::behind) {
+  const bool has_before =
+      form.norms == DecoderForm::Norms::before || form.norms == DecoderForm::Norms::both;
+  if (has_before) {
     p.attention_norm = tensors.norm(names.attention_norm, s.width, form.first_without_norm ? 1 : 0);
   }
   if (form.fused_qkv) {
@@ -367,6 +389,7 @@ Result<DecoderParts> declare_decoder(Weights& weights, Fields& config, const Dec
     p.norms_all_heads = form.query_norms == DecoderForm::QueryNorms::all;
     p.q_norm = tensors.norm(names.q_norm, p.norms_all_heads ? q : s.head_dim);
     p.k_norm = tensors.norm(names.k_norm, p.norms_all_heads ? kv : s.head_dim);
+    p.norms_rotated = form.norms_rotated;
   }
   p.out = tensors.linear(names.out, s.width, q, form.out_bias);
   p.is_parallel = form.is_parallel;
@@ -374,19 +397,23 @@ Result<DecoderParts> declare_decoder(Weights& weights, Fields& config, const Dec
     p.attention_out_norm = tensors.norm(names.attention_out_norm, s.width);
     p.feed_forward_out_norm = tensors.norm(names.feed_forward_out_norm, s.width);
   }
-  if (form.norms != DecoderForm::Norms::behind && (!form.is_parallel || form.has_parallel_norms)) {
+  p.norms_sums = form.norms == DecoderForm::Norms::sums;
+  if (has_before && (!form.is_parallel || form.has_parallel_norms)) {
     p.feed_forward_norm = tensors.norm(names.feed_forward_norm, s.width);
   }
   if (form.fused_gate_up) {
     p.gate_up = tensors.linear(names.gate_up, 2 * s.inner, s.width, form.feed_forward_bias);
+    p.up_before_gate = form.up_before_gate;
   } else {
     if (form.gated) {
       p.gate = tensors.linear(names.gate, s.inner, s.width, form.feed_forward_bias);
     }
     p.up = tensors.linear(names.up, s.inner, s.width, form.feed_forward_bias);
   }
-  p.down = tensors.linear(names.down, s.width, s.inner, form.feed_forward_bias);
-  p.final_norm = tensors.one_norm(names.final_norm);
+  p.down = tensors.linear(names.down, s.width, s.inner, form.feed_forward_bias || form.down_bias);
+  if (!names.final_norm.empty()) {
+    p.final_norm = tensors.one_norm(names.final_norm);
+  }
   if (!weights.generates()) {
     weights.drop(fmt::format("{}*", head), "the task does not use it");
     return p;

@@ -45,6 +45,7 @@ struct DecoderNames {
   std::string_view prefix = "model.";
   std::string_view embedding = "model.embed_tokens";
   std::string_view positions = {};       // learned positions; empty: none
+  std::string_view types = {};           // embeddings of token types; empty: none
   std::string_view embedding_norm = {};  // empty: none
   // The names of parts of a layer follow "<layers>.N.".
   std::string_view layers = "model.layers";
@@ -58,8 +59,9 @@ struct DecoderNames {
   std::string_view gate_up = "mlp.gate_up_proj";
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
   std::string_view feed_forward_out_norm = "post_feedforward_layernorm";
-  std::string_view final_norm = "model.norm";
+  std::string_view final_norm = "model.norm";  // empty: none
   std::string_view head = "lm_head";
+  std::string_view class_head = "head.";  // prefix of a class head, which is not in `prefix`
 };
 
 struct DecoderForm {
@@ -69,10 +71,13 @@ struct DecoderForm {
   bool qkv_bias = false;
   bool out_bias = false;
   bool feed_forward_bias = false;
+  bool down_bias = false;  // like feed_forward_bias, but only of the last product
   // Norms of queries and keys: of each head, or of all heads together.
   enum class QueryNorms : uint8_t { none, heads, all } query_norms = QueryNorms::none;
-  // Norms before attention and before the feed-forward part, behind each of them, or both.
-  enum class Norms : uint8_t { before, behind, both } norms = Norms::before;
+  bool norms_rotated = false;  // the norms come after the rotation
+  // Norms before attention and before the feed-forward part, behind each of them, or both; or of
+  // the sum of input and output of each part.
+  enum class Norms : uint8_t { before, behind, both, sums } norms = Norms::before;
   // Attention and feed-forward part read the same rows, and both outputs are added.
   bool is_parallel = false;
   bool has_parallel_norms = false;  // each of them has its own norm; false: they share one
@@ -81,6 +86,7 @@ struct DecoderForm {
   int64_t qkv_groups = 1;
   bool values_before_keys = false;
   bool fused_gate_up = false;
+  bool up_before_gate = false;
   bool gated = true;         // false: the feed-forward part activates `up`
   bool layer_norms = false;  // instead of RMS norms
   bool norm_weights = true;  // false: all norms multiply by 1
@@ -89,6 +95,8 @@ struct DecoderForm {
   bool head_bias = false;
   bool input_first = false;    // weights of the layers are [in, out]
   int64_t first_position = 0;  // row of the first token in the table of positions
+  // (optional) Makes the table of positions [rows, width], which the source does not have.
+  std::vector<float> (*make_positions)(int64_t rows, int64_t width) = nullptr;
   // Keys, and defaults of missing keys. An empty key: the config has none.
   std::string_view layers_key = "num_hidden_layers", width_key = "hidden_size";
   std::string_view heads_key = "num_attention_heads";
@@ -105,7 +113,8 @@ struct DecoderForm {
   std::string_view activation_key = "hidden_act";
   std::string_view activation = "silu";
   bool is_tied = false;
-  // Dropout rates of the training: keys, and defaults of missing keys.
+  // Dropout rates of the training: keys, and defaults of missing keys. The first two keys can be
+  // the same. See DecoderParts.
   std::string_view embedding_dropout_key = {}, residual_dropout_key = {};
   double embedding_dropout = 0, residual_dropout = 0;
   RotaryForm rotary = {};

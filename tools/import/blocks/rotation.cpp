@@ -33,6 +33,7 @@ struct Reading {
   int64_t context = 0;
   double partial = 1;
   int64_t otherwise = 0;  // default of original()
+  bool has_alpha = false;
 
   // The length that the model was trained with before its context was extended. Older configs have
   // the key beside the object.
@@ -67,8 +68,18 @@ void read_llama3(const Reading& from, Rotation& r) {
 }
 
 // The base grows with texts longer than the context. Up to the context it is the base of the
-// config, so that the factor changes nothing there.
+// config, so that the factor changes nothing there. With "alpha" the base is larger, and does not
+// depend on the text. Source: transformers, modeling_hunyuan_v1_dense.py.
 void read_dynamic(const Reading& from, Rotation& r) {
+  const double alpha = from.has_alpha ? from.fields.number_or("alpha", 0, 1e9, 0) : 0;
+  if (alpha != 0) {
+    const auto dims = static_cast<double>(from.dims);
+    const double base = r.base * std::pow(alpha, dims / (dims - 2));
+    for (int64_t j = 0; j < from.dims / 2; ++j) {
+      r.frequencies.push_back(from.frequency(j, base, from.dims));
+    }
+    return;
+  }
   (void)from.fields.number("factor", 1, kMostFactor);
   r.limit = from.context;
 }
@@ -161,6 +172,8 @@ constexpr KeyRule kLinearKeys[] = {{"factor"},
 constexpr KeyRule kLlama3Keys[] = {
     {"factor low_freq_factor high_freq_factor original_max_position_embeddings"}};
 constexpr KeyRule kDynamicKeys[] = {{"factor", KeyUse::harmless}};  // up to the context length
+constexpr KeyRule kAlphaKeys[] = {{"alpha"},
+                                  {"beta_fast beta_slow mscale mscale_all_dim", KeyUse::harmless}};
 constexpr KeyRule kYarnKeys[] = {
     {"factor original_max_position_embeddings attention_factor beta_fast beta_slow mscale "
      "mscale_all_dim truncate"}};
@@ -267,7 +280,8 @@ Result<Rotation> read_rotation(Fields& config, Fields& fields, const nlohmann::j
       config.what(), dims, sizes.head_dim, 2 * kMostPairs);
   r.dims = dims == sizes.head_dim ? 0 : dims;
   const int64_t original = form.original == 0 ? sizes.context : form.original;
-  const Reading from = {fields, config, sizes.head_dim, dims, sizes.context, partial, original};
+  const Reading from = {fields,        config,  sizes.head_dim, dims,
+                        sizes.context, partial, original,       form.has_alpha};
   kind->read(from, r);
   if (form.scales_late_queries && fields.number("llama_4_scaling_beta", 0, kMostFactor) != 0) {
     r.limit = from.original();
@@ -278,7 +292,11 @@ Result<Rotation> read_rotation(Fields& config, Fields& fields, const nlohmann::j
       form.partial == 0 ? std::span<const KeyRule>(kWholeKeys) : kPartialKeys;
   const std::span<const KeyRule> late_keys =
       form.scales_late_queries ? std::span<const KeyRule>(kLateKeys) : std::span<const KeyRule>();
-  BOWLINE_TRY(check_keys(fields.what(), said, {kCommonKeys, kind->keys, partial_keys, late_keys}));
+  const std::span<const KeyRule> alpha_keys = form.has_alpha && kind->read == read_dynamic
+                                                  ? std::span<const KeyRule>(kAlphaKeys)
+                                                  : std::span<const KeyRule>();
+  BOWLINE_TRY(check_keys(fields.what(), said,
+                         {kCommonKeys, kind->keys, partial_keys, late_keys, alpha_keys}));
   return r;
 }
 

@@ -52,6 +52,8 @@ struct RotaryForm {
   // transformers scales late queries by "llama_4_scaling_beta", which is required. The import does
   // not scale: unless it is 0, the context ends at "original_max_position_embeddings".
   bool scales_late_queries = false;
+  // "dynamic" can have a factor "alpha", which changes the base for texts of any length.
+  bool has_alpha = false;
 };
 
 struct RotarySizes {

@@ -153,6 +153,7 @@ Status add_classifier(const Source& source, const TextImportOptions& options, co
     }
     BOWLINE_TRY_ASSIGN(head.activation, activation_of(std::string(p.activation)));
     head.drops_before_projection = p.drops_before;
+    head.projects_tokens = p.before_pooling;
     if (!p.norm.empty()) {
       const Weight zeros = p.has_norm_bias
                                ? weights.one(named(p.norm, "bias"), {width})
@@ -210,7 +211,8 @@ class HeadGraphs {
 
   Status add_embed() const {
     GraphBuilder g(model_, "embed");
-    const Value vector = pooled(g, false);
+    const HiddenRows r = rows_(g, false);
+    const Value vector = pooled(g, r, r.hidden);
     g.output("embedding", head_.normalize ? normalized(g, vector) : vector);
     return g.finish();
   }
@@ -239,22 +241,31 @@ class HeadGraphs {
   }
 
  private:
-  Value pooled(GraphBuilder& g, bool trains) const {
-    const HiddenRows r = rows_(g, trains);
+  Value pooled(GraphBuilder& g, const HiddenRows& r, Value hidden) const {
     const Value lengths = r.lengths ? *r.lengths : g.input("lengths", DType::i32, {"batch"});
-    return pool(g, r.hidden, r.tokens, lengths, head_.pooling, width_);
+    return pool(g, hidden, r.tokens, lengths, head_.pooling, width_);
+  }
+
+  // Applies the projection to tokens or to a text.
+  Value projected(Layers& l, Value x, double rate) const {
+    if (!head_.projection) {
+      return x;
+    }
+    x = head_.drops_before_projection ? l.dropout(x, rate, kSecondStream) : x;
+    x = l.activate(l.linear(x, *head_.projection), head_.activation);
+    return head_.norm ? l.norm(x, *head_.norm) : x;
   }
 
   Value logits(GraphBuilder& g, bool trains) const {
     const double rate = trains ? head_.dropout : 0;
     Layers l(g, dtype_);
-    Value x = l.cast(pooled(g, trains), DType::f32, dtype_);
-    if (head_.projection) {
-      x = head_.drops_before_projection ? l.dropout(x, rate, kSecondStream) : x;
-      x = l.activate(l.linear(x, *head_.projection), head_.activation);
-      x = head_.norm ? l.norm(x, *head_.norm) : x;
+    const HiddenRows r = rows_(g, trains);
+    Value x = r.hidden;
+    if (head_.projects_tokens) {
+      x = l.cast(projected(l, l.cast(x, DType::f32, dtype_), rate), dtype_, DType::f32);
     }
-    x = l.dropout(x, rate, kStream);
+    x = l.cast(pooled(g, r, x), DType::f32, dtype_);
+    x = l.dropout(head_.projects_tokens ? x : projected(l, x, rate), rate, kStream);
     return l.cast(l.linear(x, head_.classifier), dtype_, DType::f32);
   }
 

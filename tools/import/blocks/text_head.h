@@ -27,6 +27,7 @@ struct ProjectionForm {
   std::string_view norm = {};
   bool has_norm_bias = true;
   double eps = 1e-5;
+  bool before_pooling = false;  // projects each token, and then pools
 };
 
 // The classification head of an architecture in transformers.
@@ -50,6 +51,7 @@ struct TextHead {
   Activation activation;
   std::optional<Norm> norm;  // behind the activation
   bool drops_before_projection = false;
+  bool projects_tokens = false;  // and then pools
   Linear classifier;
   int64_t classes = 0;
   Weight class_weights;

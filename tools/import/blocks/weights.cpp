@@ -322,10 +322,10 @@ Weight Weights::list_from(int64_t first, const std::string& name, int64_t count,
   }
   return out;
 }
-Weight Weights::constant(const std::string& name, std::vector<float> values,
-                         std::optional<DType> dtype) {
+Weight Weights::table(const std::string& name, std::vector<int64_t> shape,
+                      std::vector<float> values, std::optional<DType> dtype) {
   const DType stored = dtype.value_or(dtype_);
-  Weight made = fresh(name, {std::ssize(values)}, Init::zeros(), StorageRole::constant, stored);
+  Weight made = fresh(name, std::move(shape), Init::zeros(), StorageRole::constant, stored);
   if (!options_.skeleton && status_.ok()) {
     const size_t count = values.size();
     const auto number = [of = std::move(values)](uint64_t first,

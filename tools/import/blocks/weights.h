@@ -58,7 +58,13 @@ class Weights {
     return constant(name, std::vector{static_cast<float>(value)}, dtype);
   }
   Weight constant(const std::string& name, std::vector<float> values,
-                  std::optional<DType> dtype = {});
+                  std::optional<DType> dtype = {}) {
+    const int64_t size = std::ssize(values);
+    return table(name, {size}, std::move(values), dtype);
+  }
+  // A constant of any shape.
+  Weight table(const std::string& name, std::vector<int64_t> shape, std::vector<float> values,
+               std::optional<DType> dtype = {});
   // Caches of zeros, with an encoding of quantize().
   Weight caches(const std::string& name, int64_t count, std::vector<int64_t> shape, DType dtype,
                 std::string_view encoding);

@@ -39,9 +39,9 @@ struct AdapterFolder {
 };
 // Converts an adapter of a model to a peft folder. The scale of the adapter becomes lora_alpha. A
 // changed classification head is written whole, with the change, to modules_to_save.
-// Errors  bad_argument: the model has no such adapter; or the adapter changes a parameter that is
-//         not a module in peft, has a full-rank change outside of the head, or changes only the
-//         head.
+// Errors  bad_argument: the model has no such adapter; peft knows the modules of the model by other
+//         names; or the adapter changes a parameter that is not a module in peft, has a full-rank
+//         change outside of the head, or changes only the head.
 Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name);
 
 }  // namespace bowline::peft

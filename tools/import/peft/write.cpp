@@ -17,11 +17,17 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// transformers adds the kind of the encoder to the names in models with a head. Names of decoders
-// and ModernBERT always have a prefix.
+// Architectures whose fused products transformers splits when it loads them. So its modules are not
+// those of the files.
+constexpr std::string_view kSplit[] = {"gte", "nomic_bert"};
+// Encoders whose names always have a prefix, as those of decoders.
+constexpr std::string_view kPrefixed[] = {"eurobert", "modernbert"};
+
+// transformers adds the kind of the encoder to the names in models with a head.
 std::string module_in_transformers(const Model& model, std::string_view module) {
   const std::string architecture = model.metadata("architecture");
-  const bool has_prefix = head_module(model) == "score" || architecture == "modernbert";
+  const bool has_prefix = head_module(model) == "score" ||
+                          std::ranges::find(kPrefixed, architecture) != std::end(kPrefixed);
   if (model.metadata("task") != "classify" || has_prefix) {
     return std::string(module);
   }
@@ -153,6 +159,13 @@ std::vector<std::byte> bytes_of(std::string_view text) {
 }  // namespace
 
 Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name) {
+  const std::string architecture = model.metadata("architecture");
+  BOWLINE_REQUIRE(
+      std::ranges::find(kSplit, architecture) == std::end(kSplit),
+      "transformers divides the tensors of {} into other modules than those of its "
+      "files, so peft cannot load an adapter for them. Export the merged model: bowline "
+      "export MODEL --adapter ADAPTER --to hf.",
+      architecture);
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_TRY_ASSIGN(LowRank from, changes_of(model, name));
   BOWLINE_TRY_ASSIGN(std::vector<Factor> head, head_of(model, from));
