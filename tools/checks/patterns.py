@@ -13,7 +13,8 @@ Layers of runtime/: api, plan and device name no operator. A special case is a p
 definition of the operator (ops/op.h). graph names only operators that seed, weight, sum and store
 gradients, and that cast to 16 bits; its folder rewrites/ is not checked.
 
-No file uses std::views, because Clang 14 does not compile them.
+No file uses std::views, because Clang 14 does not compile them. A file that uses fmt includes it: in
+a unity build another file may include it first, and then only other builds fail.
 
 The command and bowline-conform print only through common/print.h, which escapes untrusted text.
 
@@ -61,6 +62,9 @@ RULES = (
     Rule(" ".join(f"{folder}/**/*.{end}" for folder in ("runtime", "backends", "tools", "tests", "samples") for end in ("cpp", "h")),
          r"\bstd::(?:ranges::)?views::\w+", "uses {}, which Clang 14 does not compile with libstdc++ 12: see base/projected.h",
          "names | std::views::transform(&Row::name);", "projected(names, &Row::name);  // std::views::transform"),
+    Rule(" ".join(f"{folder}/**/*.{end}" for folder in ("runtime", "backends", "tools", "tests", "samples") for end in ("cpp", "h")),
+         r"""\A(?!.*#include (?:<fmt/|"base/format\.h")).*\bfmt::\w+""", "uses fmt, but does not include <fmt/format.h>",
+         "std::string s = fmt::format(text, 1);", "#include <fmt/format.h>\nstd::string s = fmt::format(text, 1);"),
     Rule("tools/bowline/**/*.cpp tools/bowline/**/*.h tools/conform/**/*.cpp", PRINTS, '"{}" prints past common/print.h',
          "\nstd::fwrite(text.data(), 1, text.size(), stderr);", 'print("{}", text);'),
 )

@@ -1,5 +1,7 @@
 #include "export/gguf.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -2,6 +2,8 @@
 // head_dim.
 //
 // Source  transformers, models/gpt_neo/modeling_gpt_neo.py.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
