@@ -66,6 +66,8 @@ Result<TextImportOptions> text_options_of(const bowline_text_import_options* fro
   out.pooling = text_or(o.pooling, "");
   out.multi_label = o.multi_label != 0;
   out.label_smoothing = o.label_smoothing;
+  BOWLINE_TRY_ASSIGN(const auto widths, list_of(o.matryoshka, o.matryoshka_count, "matryoshka"));
+  out.matryoshka.assign(widths.begin(), widths.end());
   BOWLINE_REQUIRE(o.tie_count <= SIZE_MAX / 2, "There are {} ties.", o.tie_count);
   BOWLINE_TRY_ASSIGN(std::vector<std::string> tied, texts_of(o.ties, 2 * o.tie_count, "ties"));
   for (size_t i = 0; i < tied.size(); i += 2) {

@@ -51,6 +51,8 @@ struct Both {
     text.pooling = t.pooling.empty() ? nullptr : t.pooling.c_str();
     text.multi_label = t.multi_label ? 1 : 0;
     text.label_smoothing = t.label_smoothing;
+    text.matryoshka = t.matryoshka.data();
+    text.matryoshka_count = t.matryoshka.size();
     for (const auto& [a, b] : t.ties) {
       tied.insert(tied.end(), {a, b});
     }

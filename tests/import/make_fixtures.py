@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes fixtures/: small random models of every architecture, and the results of transformers.
 
-  make_fixtures.py [NAME...]       (torch, transformers, safetensors)
+  make_fixtures.py [NAME...]       (torch, transformers, sentence-transformers, safetensors)
 
 Each model is a Hugging Face folder. <name>.expected.safetensors beside the folder has the results:
 
@@ -10,6 +10,9 @@ Each model is a Hugging Face folder. <name>.expected.safetensors beside the fold
              in STEPPED: step.<tensor>, weights of the first layer after an SGD step at rate RATE
   encoders   tokens, lengths, hidden; mean, cls, max: pooled hidden rows
              of decoders, also last: the last row of each text
+             of sentence-transformers: second_tokens and the like, scores, the losses of
+             sentence-transformers (matryoshka.<loss>: with two shorter widths), and step.<tensor>
+             of its loss without negatives
              with a head: labels, logits, loss
              in STEPPED_CLASSES: step.<tensor>, weights after an SGD step at rate RATE
 
@@ -29,6 +32,7 @@ import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
 from safetensors.torch import save_file
+from sentence_transformers.sentence_transformer import losses
 
 HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER = 64, 32, 2, 4, 48
@@ -291,6 +295,40 @@ def stepped_decoder(model, tokens, labels):
     return {f"step.{name}": w.data - RATE * w.grad for name, w in model.named_parameters() if is_wanted(name, w)}
 
 
+def sentence_numbers(model, first, generator, pools_last):
+    """Losses of sentence-transformers for groups of three texts, and weights after a step."""
+    def drawn(lengths):
+        lengths = torch.tensor(lengths)
+        tokens = torch.randint(3, VOCABULARY, (3, 12), generator=generator)
+        tokens[torch.arange(12)[None, :] >= lengths[:, None]] = model.config.pad_token_id
+        return tokens, lengths
+
+    def embedded(tokens, lengths):
+        mask = torch.arange(12)[None, :] < lengths[:, None]
+        hidden = model(tokens, attention_mask=mask.long()).last_hidden_state
+        pooled = hidden[torch.arange(3), lengths - 1] if pools_last else (hidden * mask[:, :, None]).sum(1) / lengths[:, None]
+        return torch.nn.functional.normalize(pooled)
+    second, third, scores = drawn([5, 12, 9]), drawn([8, 3, 12]), torch.tensor([0.9, -0.3, 0.4])
+    with torch.enable_grad():
+        vectors = [embedded(*texts) for texts in (first, second, third)]
+        ranking = losses.MultipleNegativesRankingLoss(None)
+        loss = ranking.compute_loss_from_embeddings(vectors[:2], None)
+        loss.backward()
+        # Shortened to 12 and 20 values.
+        matryoshka = {}
+        for name, own, count in (("loss", ranking, 2), ("triplet_loss", losses.TripletLoss(None), 3),
+                                 ("score_loss", losses.CosineSimilarityLoss(None), 2)):
+            cut = [[torch.nn.functional.normalize(v[:, :width]) for v in vectors[:count]] for width in (WIDTH, 12, 20)]
+            matryoshka[f"matryoshka.{name}"] = sum(own.compute_loss_from_embeddings(rows, scores) for rows in cut)
+    names = ("layers.0.self_attn.k_proj.weight", "layers.1.mlp.up_proj.weight") if pools_last else (
+        "embeddings.word_embeddings.weight", "encoder.layer.0.attention.self.value.bias")
+    steps = {("step.model." if pools_last else "step.") + n: (w := model.get_parameter(n)).data - RATE * w.grad for n in names}
+    return dict(second_tokens=second[0], second_lengths=second[1], third_tokens=third[0], third_lengths=third[1], scores=scores, loss=loss,
+                loss_with_negatives=ranking.compute_loss_from_embeddings(vectors, None),
+                triplet_loss=losses.TripletLoss(None).compute_loss_from_embeddings(vectors, None),
+                score_loss=losses.CosineSimilarityLoss(None).compute_loss_from_embeddings(vectors[:2], scores), **steps, **matryoshka)
+
+
 def encoder_numbers(model, generator, has_head):
     lengths = torch.tensor([12, 7, 1])
     tokens = torch.randint(3, VOCABULARY, (3, 12), generator=generator)
@@ -395,6 +433,9 @@ def make(name):
     else:
         sys.exit(f"{name}: no seed has greedy tokens with a margin of {MARGIN}")
     model.save_pretrained(folder, **({"max_shard_size": "40KB"} if name == "qwen2" else {}))
+    if name.endswith("_sentences"):
+        numbers.update(sentence_numbers(model.model if "CausalLM" in kind else model, (numbers["tokens"], numbers["lengths"]), generator,
+                                        name == "qwen3_sentences"))
     for extra in folder.glob("generation_config.json"):
         extra.unlink()
     if name in ("mistral", "mistral_window", "qwen2_window", "gemma3_older"):
@@ -403,7 +444,7 @@ def make(name):
         with_tokenizer(folder)
     if name.endswith("_sentences"):
         as_sentences(folder, "mean_tokens" if name == "bert_sentences" else "lasttoken")
-    numbers = {k: (v.to(torch.int32) if v.dtype == torch.int64 else v.float()).contiguous() for k, v in numbers.items()}
+    numbers = {k: (v.detach().to(torch.int32) if v.dtype == torch.int64 else v.detach().float()).contiguous() for k, v in numbers.items()}
     save_file(numbers, HERE / f"{name}.expected.safetensors")
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
     assert size <= 300_000, (name, size)

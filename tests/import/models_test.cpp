@@ -447,5 +447,57 @@ INSTANTIATE_TEST_SUITE_P(All, Encoders,
                                           testing::ValuesIn(kDevices)),
                          name_of_case);
 
+// Losses of embeddings.
+class Sentences : public Encoders {
+ protected:
+  inline static const std::vector<std::string> kPairs = {"tokens", "lengths", "second_tokens",
+                                                         "second_lengths"};
+  static std::vector<std::string> with(std::vector<std::string> inputs,
+                                       std::initializer_list<const char*> more) {
+    inputs.insert(inputs.end(), more.begin(), more.end());
+    return inputs;
+  }
+};
+
+TEST_P(Sentences, LossesAreThoseOfSentenceTransformers) {
+  const std::map<std::string, std::vector<std::string>> losses = {
+      {"loss", kPairs},
+      {"loss_with_negatives", with(kPairs, {"third_tokens", "third_lengths"})},
+      {"triplet_loss", with(kPairs, {"third_tokens", "third_lengths"})},
+      {"score_loss", with(kPairs, {"scores"})}};
+  for (const auto& [loss, inputs] : losses) {
+    EXPECT_LT(difference(run(loss, inputs, "loss", {}), expected(loss).floats()), kClose) << loss;
+  }
+}
+
+TEST_P(Sentences, ShorterWidthsAddTheirLosses) {
+  auto built = import_folder(fixture(name()), {.matryoshka = {12, 20}});
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  *built_ = std::move(built).value();
+  ASSERT_FINE(model().to(*device_));
+  const std::map<std::string, std::vector<std::string>> losses = {
+      {"loss", kPairs},
+      {"triplet_loss", with(kPairs, {"third_tokens", "third_lengths"})},
+      {"score_loss", with(kPairs, {"scores"})}};
+  for (const auto& [loss, inputs] : losses) {
+    const float right = expected("matryoshka." + loss).floats()[0];
+    EXPECT_NEAR(run(loss, inputs, "loss", {})[0], right, kClose * right) << loss;
+  }
+  // The sum of three losses of the same rows is still a mean over the rows.
+  TrainOptions options;
+  options.dims = {{"batch", 3}, {"seq", 12}};
+  auto trainer = Trainer::create(model(), *device_, options);
+  ASSERT_TRUE(trainer.ok()) << trainer.status().message();
+}
+
+TEST_P(Sentences, AStepChangesLayersAsPyTorchDoes) { EXPECT_EQ(expect_step(kPairs), 2); }
+
+TEST_P(Sentences, ATrainingLowersTheLoss) { expect_training(kPairs, kClose); }
+
+INSTANTIATE_TEST_SUITE_P(All, Sentences,
+                         testing::Combine(testing::Values("bert_sentences", "qwen3_sentences"),
+                                          kThreeDevices),
+                         name_of_case);
+
 }  // namespace
 }  // namespace bowline::test

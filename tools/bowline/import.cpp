@@ -96,11 +96,17 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
   verb->add_option("--label-smoothing", o.options.text.label_smoothing,
                    "Label smoothing of the loss [0]")
       ->check(CLI::Range(0.0, 0.999));
+  verb->add_option("--matryoshka", o.options.text.matryoshka,
+                   "Train embeddings cut to these numbers of values, too")
+      ->type_name("N,N")
+      ->delimiter(',')
+      ->check(whole_number(1, 1 << 24));
   verb->add_flag("--dropout", o.options.text.dropout,
                  "Keep the dropout rates of the config for training");
   verb->add_option("--seed", o.options.text.seed,
                    "Random seed of weights that the source lacks [0]");
-  o.uses.add({"--labels", "--pooling", "--tie", "--multi-label", "--label-smoothing", "--seed"},
+  o.uses.add({"--labels", "--pooling", "--tie", "--multi-label", "--label-smoothing", "--seed",
+              "--matryoshka"},
              kTextModels);
   o.uses.add({"--task", "--dtype", "--kv-dtype", "--dropout"}, kTextModels | kSkeleton);
   o.uses.add({"--tie-equal"}, kTextModels | kOnnx);

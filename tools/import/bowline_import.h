@@ -101,6 +101,10 @@ struct TextImportOptions {
   std::string pooling = {};
   bool multi_label = false;    ///< A text can have several labels. For `classify`.
   double label_smoothing = 0;  ///< Of the classification loss, at least 0 and below 1.
+  /// Widths of shortened embeddings, each below that of the whole embedding. The losses of pairs
+  /// and triplets also train the first values of an embedding, of each of these numbers. For
+  /// `embed`. Source: Kusupati et al., "Matryoshka Representation Learning", 2022.
+  std::vector<int64_t> matryoshka = {};
   /// Pairs of tensors of the source to tie. Their values must be equal.
   std::vector<std::pair<std::string, std::string>> ties = {};
   /// Ties all tensors with equal values. A tensor whose elements are all equal, such as a bias of

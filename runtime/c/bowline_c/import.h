@@ -44,6 +44,8 @@ typedef struct bowline_text_import_options {
   int32_t dropout;
   uint64_t seed;
   int32_t skeleton;
+  const int64_t* matryoshka;  ///< Widths of shortened embeddings.
+  size_t matryoshka_count;
 } bowline_text_import_options;
 
 /// The shape of an input. As an item of bowline::OnnxImportOptions::shapes.

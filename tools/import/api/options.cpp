@@ -26,7 +26,7 @@ struct Use {
   bool of_skeleton;  // whether it has an effect on a skeleton
 };
 
-std::array<Use, 11> uses_of(const TextImportOptions& o) {
+std::array<Use, 12> uses_of(const TextImportOptions& o) {
   return {{{"--task", o.task.has_value(), kAll, true},
            {"--labels", !o.labels.empty(), kClassifies, false},
            {"--dtype", o.dtype.has_value(), kAll, true},
@@ -34,9 +34,10 @@ std::array<Use, 11> uses_of(const TextImportOptions& o) {
            {"--pooling", !o.pooling.empty(), kClassifies | kEmbeds, false},
            {"--multi-label", o.multi_label, kClassifies, false},
            {"--label-smoothing", o.label_smoothing != 0, kClassifies, false},
+           {"--matryoshka", !o.matryoshka.empty(), kEmbeds, false},
            {"--tie", !o.ties.empty(), kAll, false},
            {"--tie-equal", o.tie_equal, kAll, false},
-           {"--dropout", o.dropout, kGenerates | kClassifies, true},
+           {"--dropout", o.dropout, kAll, true},
            {"--seed", o.seed != 0, kClassifies, false}}};
 }
 

@@ -59,13 +59,14 @@ class Decoder {
   }
 
   // The normalized rows of texts. Rows behind the end of a text do not change those before.
-  HiddenRows rows(GraphBuilder& g, bool trains) {
-    set_dropout(trains);
+  HiddenRows rows(GraphBuilder& g, const RowsOf& of) {
+    set_dropout(of.trains);
+    first_stream_ = of.first_stream;
     Layers l(g, dtype_);
-    const Value tokens = g.input("tokens", DType::i32, {"batch", "seq"});
+    const Value tokens = g.input(of.prefix + "tokens", DType::i32, {"batch", "seq"});
     Site site = {.batch = "batch", .rows = "seq"};
     if (p_.is_bidirectional) {
-      site.lengths = g.input("lengths", DType::i32, {"batch"});
+      site.lengths = g.input(of.prefix + "lengths", DType::i32, {"batch"});
       site.mask = window_mask(g, tokens, *site.lengths);
     }
     const Value x = normalized(l, layers(g, tokens, site));
@@ -148,7 +149,7 @@ class Decoder {
       x = l.add(x, g.op("Slice", {l.read(*p_.types)}, {{"length", 1}}));
     }
     x = p_.embedding_norm ? l.norm(x, *p_.embedding_norm) : x;
-    x = l.dropout(x, embedding_dropout_, 0);
+    x = l.dropout(x, embedding_dropout_, first_stream_);
     int64_t count = s_.layers;
     if (p_.first) {
       Site first = site;
@@ -195,8 +196,8 @@ class Decoder {
     Layers l(g, dtype_, place);
     // Each dropout of a graph needs its own stream.
     const size_t number = site.is_first ? p_.kinds.size() : site.layer;
-    const int stream = 1 + 2 * static_cast<int>(number);
-    const int inner_stream = kInnerStreams + static_cast<int>(number);
+    const int stream = first_stream_ + 1 + 2 * static_cast<int>(number);
+    const int inner_stream = first_stream_ + kInnerStreams + static_cast<int>(number);
     const bool has_norm = p_.attention_norm && !site.is_first;
     const Value seen = has_norm ? l.norm(x, *p_.attention_norm) : x;
     const Value attended = attention(l, seen, site);
@@ -387,7 +388,9 @@ class Decoder {
   const DecoderSizes& s_;
   DType dtype_;
   DType kv_dtype_;
-  double embedding_dropout_ = 0;  // of the current graph
+  // Of the current graph:
+  int first_stream_ = 0;
+  double embedding_dropout_ = 0;
   double residual_dropout_ = 0;
   double inner_dropout_ = 0;
   Weight keys_;
@@ -458,10 +461,10 @@ Status add_text_task(const Source& source, const TextImportOptions& options,
     BOWLINE_TRY(out.model.set_dim_limits("seq", {.max = s.context}));
   }
   Decoder decoder(out.model, parts, weights.dtype(), DType::f32);
-  const AddRows rows = [&](GraphBuilder& g, bool trains) { return decoder.rows(g, trains); };
+  const AddRows rows = [&](GraphBuilder& g, const RowsOf& of) { return decoder.rows(g, of); };
   BOWLINE_TRY(add_head(out.model, weights.dtype(), head, rows, s.width, options));
   BOWLINE_TRY(weights.finish(out));
-  BOWLINE_TRY(describe_head(source, head, s.context, s.vocabulary, out.model));
+  BOWLINE_TRY(describe_head(source, head, s.width, s.context, s.vocabulary, out.model));
   // An export names the head and the class of a decoder in another way.
   return parts.is_bidirectional ? Status() : out.model.set_metadata("causal", "true");
 }

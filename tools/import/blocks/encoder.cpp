@@ -15,18 +15,19 @@ class Encoder {
  public:
   Encoder(const EncoderParts& parts, DType dtype) : p_(parts), s_(parts.sizes), dtype_(dtype) {}
 
-  HiddenRows rows(GraphBuilder& g, bool trains) {
-    rates_ = trains ? p_.dropout : EncoderParts::Dropout();
+  HiddenRows rows(GraphBuilder& g, const RowsOf& of) {
+    rates_ = of.trains ? p_.dropout : EncoderParts::Dropout();
+    first_stream_ = of.first_stream;
     HiddenRows r;
-    r.tokens = g.input("tokens", DType::i32, {"batch", "seq"});
-    r.lengths = g.input("lengths", DType::i32, {"batch"});
+    r.tokens = g.input(of.prefix + "tokens", DType::i32, {"batch", "seq"});
+    r.lengths = g.input(of.prefix + "lengths", DType::i32, {"batch"});
     Layers l(g, dtype_);
     Value x = l.embed(p_.words, r.tokens);
     if (p_.types) {
       x = l.add(x, g.op("Slice", {l.read(*p_.types)}, {{"length", 1}}));
     }
     x = l.add(x, position_rows(l, r.tokens));
-    x = l.dropout(l.norm(x, p_.embedding_norm), rates_.embedding, 0);
+    x = l.dropout(l.norm(x, p_.embedding_norm), rates_.embedding, first_stream_);
     if (p_.embedding_projection) {
       x = l.linear(x, *p_.embedding_projection);
     }
@@ -65,16 +66,20 @@ class Encoder {
     const Value seen =
         g.op("Attention", {heads(p_.q), heads(p_.k), heads(p_.v), lengths}, {{"mask", "lengths"}});
     const Value attended = l.linear(l.reshape(seen, {"batch", "seq", s_.width}), p_.out);
-    x = l.norm(l.add(l.dropout(attended, rates_.attention, 1), x), p_.attention_norm);
+    x = l.norm(l.add(l.dropout(attended, rates_.attention, first_stream_ + 1), x),
+               p_.attention_norm);
     const Value inner = l.activate(l.linear(x, p_.up), p_.activation);
-    const Value changed = l.dropout(l.linear(inner, p_.down), rates_.feed_forward, 2);
+    const Value changed =
+        l.dropout(l.linear(inner, p_.down), rates_.feed_forward, first_stream_ + 2);
     return l.norm(l.add(changed, x), p_.feed_forward_norm);
   }
 
   const EncoderParts& p_;
   const EncoderSizes& s_;
   DType dtype_;
-  EncoderParts::Dropout rates_ = {};  // of the current graph
+  // Of the current graph:
+  EncoderParts::Dropout rates_ = {};
+  int first_stream_ = 0;
 };
 
 // Creates a parameter per prefix. Layers with the same prefix share it.
@@ -179,10 +184,10 @@ Result<Built> build_encoder(const Source& source, const TextImportOptions& optio
   const int64_t positions = s.positions - s.first_position;
   BOWLINE_TRY(out.model.set_dim_limits("seq", {.max = positions}));
   Encoder encoder(parts, weights.dtype());
-  const AddRows rows = [&](GraphBuilder& g, bool trains) { return encoder.rows(g, trains); };
+  const AddRows rows = [&](GraphBuilder& g, const RowsOf& of) { return encoder.rows(g, of); };
   BOWLINE_TRY(add_head(out.model, weights.dtype(), head, rows, s.width, options));
   BOWLINE_TRY(weights.finish(out));
-  BOWLINE_TRY(describe_head(source, head, positions, s.vocabulary, out.model));
+  BOWLINE_TRY(describe_head(source, head, s.width, positions, s.vocabulary, out.model));
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/escape.h"
 #include "base/status.h"
+#include "blocks/embed_losses.h"
 #include "blocks/pooling.h"
 #include "source/json.h"
 
@@ -205,15 +206,13 @@ class HeadGraphs {
 
   Status add_forward() const {
     GraphBuilder g(model_, "forward");
-    g.output("hidden", rows_(g, false).hidden);
+    g.output("hidden", rows_(g, {}).hidden);
     return g.finish();
   }
 
   Status add_embed() const {
     GraphBuilder g(model_, "embed");
-    const HiddenRows r = rows_(g, false);
-    const Value vector = pooled(g, r, r.hidden);
-    g.output("embedding", head_.normalize ? normalized(g, vector) : vector);
+    g.output("embedding", embed(g, head_, rows_, {}, width_).vectors);
     return g.finish();
   }
 
@@ -259,7 +258,7 @@ class HeadGraphs {
   Value logits(GraphBuilder& g, bool trains) const {
     const double rate = trains ? head_.dropout : 0;
     Layers l(g, dtype_);
-    const HiddenRows r = rows_(g, trains);
+    const HiddenRows r = rows_(g, {.trains = trains});
     Value x = r.hidden;
     if (head_.projects_tokens) {
       x = l.cast(projected(l, l.cast(x, DType::f32, dtype_), rate), dtype_, DType::f32);
@@ -300,6 +299,15 @@ Result<TextHead> declare_head(const Source& source, const TextImportOptions& opt
   BOWLINE_TRY_ASSIGN(TextHead head, plan_of(source, options, weights, form));
   if (head.task == ImportTask::classify) {
     BOWLINE_TRY(add_classifier(source, options, form, width, weights, model, head));
+  } else {
+    head.similarity_scale = weights.constant("similarity_scale", 20, DType::f32);
+    head.triplet_margin = weights.constant("triplet_margin", 5, DType::f32);
+    for (const int64_t shorter : options.matryoshka) {
+      BOWLINE_REQUIRE(shorter >= 1 && shorter < width,
+                      "--matryoshka has the width {}, but an embedding has {} values.", shorter,
+                      width);
+    }
+    head.widths = options.matryoshka;
   }
   BOWLINE_TRY(Status(weights.status()));
   weights.drop("classifier.*", "the task does not use it");
@@ -316,13 +324,14 @@ Status add_head(Model& model, DType dtype, const TextHead& head, const AddRows& 
   const HeadGraphs graphs(model, dtype, head, rows, width);
   BOWLINE_TRY(graphs.add_forward());
   if (head.task != ImportTask::classify) {
-    return graphs.add_embed();
+    BOWLINE_TRY(graphs.add_embed());
+    return add_embed_losses(model, head, rows, width, options.dropout);
   }
   BOWLINE_TRY(graphs.add_classify());
   return graphs.add_loss(options);
 }
 
-Status describe_head(const Source& source, const TextHead& head, int64_t positions,
+Status describe_head(const Source& source, const TextHead& head, int64_t width, int64_t positions,
                      int64_t vocabulary, Model& model) {
   int64_t tokens = positions;
   for (const char* key : {"max_tokens", "model_max_length"}) {
@@ -337,6 +346,12 @@ Status describe_head(const Source& source, const TextHead& head, int64_t positio
   BOWLINE_TRY(model.set_metadata("pooling", head.pooling));
   if (head.multi_label && head.task == ImportTask::classify) {
     BOWLINE_TRY(model.set_metadata("multi_label", "true"));
+  }
+  if (head.task == ImportTask::embed) {
+    BOWLINE_TRY(model.set_metadata("embedding_width", std::to_string(width)));
+    if (!head.widths.empty()) {
+      BOWLINE_TRY(model.set_metadata("matryoshka", fmt::format("{}", fmt::join(head.widths, ","))));
+    }
   }
   return model.set_metadata("normalize", head.normalize ? "true" : "false");
 }

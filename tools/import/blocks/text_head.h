@@ -14,8 +14,14 @@ struct HiddenRows {
   Value tokens, hidden;          // tokens: i32 [batch, seq]
   std::optional<Value> lengths;  // i32 [batch]; empty: the layers do not read it
 };
-// Adds the inputs and layers to a graph. `trains`: with the dropout of the training.
-using AddRows = std::function<HiddenRows(GraphBuilder& g, bool trains)>;
+// Which texts a graph reads. A graph can read several sets of texts.
+struct RowsOf {
+  bool trains = false;      // with the dropout of the training
+  std::string prefix = {};  // of the names of the inputs: "tokens", "lengths"
+  int first_stream = 0;     // of the dropout: each set of texts has its own random values
+};
+// Adds the inputs and layers to a graph.
+using AddRows = std::function<HiddenRows(GraphBuilder& g, const RowsOf& of)>;
 
 // The projection between the pooled token and the classifier.
 struct ProjectionForm {
@@ -56,6 +62,9 @@ struct TextHead {
   int64_t classes = 0;
   Weight class_weights;
   double dropout = 0;  // rate of the input of the classifier, in a training
+  // Of a model for embeddings: constants [1] of its losses.
+  Weight similarity_scale, triplet_margin;
+  std::vector<int64_t> widths;  // of shortened embeddings
 };
 
 // False if "architectures" of the config names a model that does not classify whole texts.
@@ -70,13 +79,14 @@ Result<TextHead> declare_head(const Source& source, const TextImportOptions& opt
                               const HeadForm& form, int64_t width, Weights& weights, Model& model);
 
 // Adds the entry point `forward`, which returns the hidden rows. A model for embeddings also gets
-// `embed`, a classifier gets `classify` and `loss`. `dtype`: of the computation.
+// `embed` and the losses of embed_losses.h, a classifier gets `classify` and `loss`. `dtype`: of
+// the computation.
 Status add_head(Model& model, DType dtype, const TextHead& head, const AddRows& rows, int64_t width,
                 const TextImportOptions& options);
 
-// Sets the metadata of the head, the size of the vocabulary, and the maximum length in tokens: the
-// smaller of `positions` and the limit of the source.
-Status describe_head(const Source& source, const TextHead& head, int64_t positions,
+// Sets the metadata of the head, the size of the vocabulary, the width of embeddings, and the
+// maximum length in tokens: the smaller of `positions` and the limit of the source.
+Status describe_head(const Source& source, const TextHead& head, int64_t width, int64_t positions,
                      int64_t vocabulary, Model& model);
 
 }  // namespace bowline::import

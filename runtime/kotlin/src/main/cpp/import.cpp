@@ -97,8 +97,8 @@ BOWLINE_NATIVE(jint, importFormat, jbyteArray path) {
 
 BOWLINE_NATIVE(jbyteArray, importModel, jbyteArray path, jint task, jobjectArray labels, jint dtype,
                jint kv_dtype, jbyteArray pooling, jboolean multi_label, jdouble label_smoothing,
-               jobjectArray ties, jboolean tie_equal, jboolean dropout, jlong seed,
-               jboolean skeleton, jbyteArray entry, jobjectArray dims, jlongArray sizes,
+               jlongArray matryoshka, jobjectArray ties, jboolean tie_equal, jboolean dropout,
+               jlong seed, jboolean skeleton, jbyteArray entry, jobjectArray dims, jlongArray sizes,
                jobjectArray shaped, jobjectArray shapes, jbyteArray batch_dim, jobjectArray given,
                jobjectArray values, jobjectArray trainable, jobjectArray freeze,
                jboolean tie_layers, jlong progress, jlongArray model) {
@@ -114,6 +114,7 @@ BOWLINE_NATIVE(jbyteArray, importModel, jbyteArray path, jint task, jobjectArray
   const List label_list(env, labels);
   const List tie_list(env, ties);
   const Text pooling_name(env, pooling);
+  const std::vector<int64_t> widths = longs_of(env, matryoshka);
   text.task = task;
   text.labels = label_list.data();
   text.label_count = label_list.size();
@@ -122,6 +123,8 @@ BOWLINE_NATIVE(jbyteArray, importModel, jbyteArray path, jint task, jobjectArray
   text.pooling = pooling_name;
   text.multi_label = multi_label == JNI_TRUE;
   text.label_smoothing = label_smoothing;
+  text.matryoshka = widths.data();
+  text.matryoshka_count = widths.size();
   text.ties = tie_list.data();
   text.tie_count = tie_list.size() / 2;
   text.tie_equal = tie_equal == JNI_TRUE;

@@ -85,9 +85,9 @@ final class Native {
   /** -1: the default. ties has pairs. progress 0: none. Writes the model to `model`, and returns JSON. */
   static native byte[] importModel(
       byte[] path, int task, byte[][] labels, int dtype, int kvDtype, byte[] pooling, boolean multiLabel,
-      double labelSmoothing, byte[][] ties, boolean tieEqual, boolean dropout, long seed, boolean skeleton,
-      byte[] entry, byte[][] dims, long[] sizes, byte[][] shaped, long[][] shapes, byte[] batchDim, byte[][] given,
-      double[][] values, byte[][] trainable, byte[][] freeze, boolean tieLayers, long progress, long[] model);
+      double labelSmoothing, long[] matryoshka, byte[][] ties, boolean tieEqual, boolean dropout, long seed,
+      boolean skeleton, byte[] entry, byte[][] dims, long[] sizes, byte[][] shaped, long[][] shapes, byte[] batchDim,
+      byte[][] given, double[][] values, byte[][] trainable, byte[][] freeze, boolean tieLayers, long progress, long[] model);
 
   static native byte[] modelNotFinite(long model);
 

@@ -32,6 +32,8 @@ class TextImportOptions(
     val multiLabel: Boolean = false,
     /** Of the classification loss, at least 0 and below 1. */
     val labelSmoothing: Double = 0.0,
+    /** Widths of shortened embeddings, which the losses also train. */
+    val matryoshka: LongArray = longArrayOf(),
     /** Pairs of tensors to tie. Their values must be equal. */
     val ties: List<Pair<String, String>> = listOf(),
     /** Ties all tensors with equal values. */
@@ -122,7 +124,7 @@ private fun nativeImport(path: String, options: ImportOptions, progress: Long, n
     val dims = NativeDims(onnx.dims)
     return Native.importModel(
         utf8(path), text.task?.ordinal ?: -1, texts(text.labels), numberOf(text.dtype), numberOf(text.kvDtype),
-        utf8(text.pooling), text.multiLabel, text.labelSmoothing, texts(text.ties.flatMap { listOf(it.first, it.second) }),
+        utf8(text.pooling), text.multiLabel, text.labelSmoothing, text.matryoshka, texts(text.ties.flatMap { listOf(it.first, it.second) }),
         text.tieEqual, text.dropout, text.seed, text.skeleton, utf8(onnx.entry), dims.names, dims.sizes,
         texts(onnx.shapes.keys), onnx.shapes.values.toTypedArray(), utf8(onnx.batchDim), texts(onnx.given.keys),
         onnx.given.values.toTypedArray(), texts(onnx.trainable), texts(onnx.freeze), onnx.tieEqual, progress, number
