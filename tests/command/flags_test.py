@@ -42,7 +42,8 @@ ALWAYS = {
 }
 COMMON = {"--help", "--format"}
 # Reasons that depend on the data or the model, or that name another flag or its value.
-LATE = {"all rows of the data are texts", "--checkpoint, which is not given", "which does not have it", "Add --lora-rank"}
+LATE = {"all rows of the data are texts", "the rows of the data have two texts", "only the in-batch loss has a scale",
+        "only the triplet loss has a margin", "the model predicts labels", "--checkpoint, which is not given", "which does not have it", "Add --lora-rank"}
 
 
 class Flags(harness.Case):
@@ -59,6 +60,14 @@ class Flags(harness.Case):
         make("import", silent, "--out", cls.mute)
         cls.encoder = cls.shared / "encoder.bowline"
         make(cls.encoder, program=os.environ["ENCODER_MODEL"])
+        sentences = shutil.copytree(IMPORTS / "bert_sentences", cls.shared / "sentences")
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(IMPORTS / "llama" / name, sentences)
+        cls.embedder = cls.shared / "embedder.bowline"
+        make("import", sentences, "--out", cls.embedder)
+        cls.pairs, cls.triplets = cls.shared / "pairs.csv", cls.shared / "triplets.csv"
+        cls.pairs.write_text("anchor,positive\n" + "3 4,5\n6,7 8\n" * 6)
+        cls.triplets.write_text("anchor,positive,negative\n" + "3 4,5,9\n6,7 8,10\n" * 6)
         cls.table = cls.shared / "table.csv"
         cls.table.write_text("text,label\n" + "the cat,animals\nred,colours\nsix,numbers\n" * 8)
         cls.chat, cls.texts = cls.shared / "chat", cls.shared / "texts"
@@ -81,6 +90,7 @@ class Flags(harness.Case):
                "--text-field": ["text"], "--label-field": ["label"], "--labels": [self.labels]}
         trained = {"--in-order": [], "--class-weights": ["none"]}
         window = {"--as-text": [], "--seq": [16]}
+        groups = {"--embed-loss": ["in-batch"], "--similarity-scale": [2], "--triplet-margin": [1]}
         chats = {k: row[k] for k in ("--train-on", "--chat-format")}
         examples = {k: row[k] for k in ("--text-field", "--label-field", "--labels")}
         device = {"--threads": [1]}
@@ -89,12 +99,17 @@ class Flags(harness.Case):
             text = [verb, self.model, "--data", self.text, "--device", "cpu"]
             chat = [verb, self.lm, "--data", self.chat, "--device", "cpu"]
             classes = [verb, self.encoder, "--data", self.table, "--device", "cpu"]
+            pairs, triplets = ([verb, self.embedder, "--data", data, "--device", "cpu"] for data in (self.pairs, self.triplets))
             if verb == "finetune":
-                text, chat, classes = ([*call, "--steps", 0] for call in (text, chat, classes))
+                text, chat, classes, pairs, triplets = ([*call, "--steps", 0] for call in (text, chat, classes, pairs, triplets))
             extra = trained if verb == "finetune" else {}
-            yield text, row | extra, "on plain text; it is for "
-            yield chat, window | stride | examples, "on conversations; it is for "
-            yield classes, window | stride | chats, "on texts with labels; it is for "
+            yield text, row | extra | groups, "on plain text; it is for "
+            yield chat, window | stride | examples | groups, "on conversations; it is for "
+            yield classes, window | stride | chats | groups, "on texts with labels; it is for "
+            yield pairs, window | stride | chats | {"--labels": [self.labels]}, "on groups of texts; it is for "
+            yield pairs, {"--embed-loss": ["in-batch"]}, "the rows of the data have two texts"
+            yield pairs, {"--triplet-margin": [1]}, "only the triplet loss has a margin"
+            yield [*triplets, "--embed-loss", "triplet"], {"--similarity-scale": [2]}, "only the in-batch loss has a scale"
             yield [*chat[:2], "--data", self.texts, *chat[4:]], chats, "all rows of the data are texts"
             yield [*text[:-2], *null] if verb == "eval" else [*text[:4], *null, "--steps", 0], device, "on device null; it is for cpu"
         text = ["finetune", self.model, "--data", self.text, "--device", "cpu", "--steps", 1]
@@ -118,6 +133,7 @@ class Flags(harness.Case):
         yield [*text, *out], {"--quantize": ["int8"]}, "Add --lora-rank"
         yield ["eval", self.model, "--data", self.text], {"--force": []}, "--report is not given"
         yield ["predict", self.encoder, "a text"], {"--text-field": ["text"]}, "are not rows of"
+        yield ["predict", self.encoder, "a text"], {"--width": [4]}, "the model predicts labels"
         yield ["predict", self.encoder, "a text", *null], device, "on device null"
         for verb in (["generate", self.lm, "a"], ["chat", self.lm]):
             yield verb, {"--top-k": [5], "--top-p": [0.5], "--min-p": [0.1], "--seed": [3]}, "--temp 0 always takes the most probable token"

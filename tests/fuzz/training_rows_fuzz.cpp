@@ -4,6 +4,7 @@
 
 #include "data/chats.h"
 #include "data/examples.h"
+#include "data/text_groups.h"
 
 namespace {
 
@@ -35,6 +36,20 @@ void read_examples_as(std::string_view bytes, const char* name, bool several) {
   reached_the_end = true;
 }
 
+void read_groups_as(std::string_view bytes, const char* name) {
+  const auto groups = read_text_groups(bytes, name, "", "");
+  if (!succeeded(groups)) {
+    return;
+  }
+  // Each row has a text for each field, and a score of a cosine.
+  for (const TextGroup& row : groups.value().rows) {
+    if (row.texts.size() != groups.value().fields.size() || !(row.score >= -1 && row.score <= 1)) {
+      __builtin_trap();
+    }
+  }
+  reached_the_end = true;
+}
+
 }  // namespace
 
 extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
@@ -54,6 +69,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'm':
       reached_the_end |= succeeded(read_conversations(bytes, "f.jsonl"));
+      break;
+    case 'g':
+      read_groups_as(bytes, "f.csv");
+      break;
+    case 'G':
+      read_groups_as(bytes, "f.jsonl");
       break;
     case 'l':
       reached_the_end |= succeeded(read_labels(bytes, "f.txt"));

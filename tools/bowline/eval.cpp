@@ -84,7 +84,10 @@ Result<Measure> evaluate(const EvalOptions& o, Model& model, const Device& devic
 // "macro_f1" as "macro F1".
 std::string spoken(std::string name) {
   std::ranges::replace(name, '_', ' ');
-  return name == "macro f1" ? "macro F1" : name;
+  if (name == "macro f1") {
+    return "macro F1";
+  }
+  return name == "mrr at 10" ? "MRR at 10" : name;
 }
 
 void print_confusion(const Confusion& c) {
@@ -100,13 +103,18 @@ void print_confusion(const Confusion& c) {
 }
 
 void print_text(const Measure& m, const Task& task) {
-  print("{:<11} {:.4f} {}\n", "loss", m.loss, task.info().unit);
+  size_t width = std::string_view("perplexity ").size();
   for (const auto& [name, value] : m.more) {
-    print("{:<11} {:.4f}\n", spoken(name), value);
+    width = std::max(width, name.size());
+  }
+  print("{:<{}} {:.4f} {}\n", "loss", width, m.loss, task.info().unit);
+  for (const auto& [name, value] : m.more) {
+    print("{:<{}} {:.4f}\n", spoken(name), width, value);
   }
   if (m.perplexity) {
     const std::string unit = task.info().unit;
-    print("{:<11} {:.4f}{}\n", "perplexity", *m.perplexity, unit.substr(unit.rfind(" per ")));
+    print("{:<{}} {:.4f}{}\n", "perplexity", width, *m.perplexity,
+          unit.substr(unit.rfind(" per ")));
   }
   if (m.confusion) {
     print_confusion(*m.confusion);
@@ -168,12 +176,11 @@ Result<int> run(const EvalOptions& o) {
 }  // namespace
 
 void add_eval(CLI::App& app, Context& context) {
-  const auto [verb, o] =
-      add_verb<EvalOptions>(app, context, run, "eval",
-                            "Evaluates a model: perplexity of text, or classification accuracy",
-                            "bowline eval tuned.bowline --data notes.txt\n"
-                            "# A model with an adapter\n"
-                            "bowline eval lm.bowline --adapter adapter.bowline --data chats.jsonl");
+  const auto [verb, o] = add_verb<EvalOptions>(
+      app, context, run, "eval", "Evaluates a model: perplexity, accuracy, or retrieval of texts",
+      "bowline eval tuned.bowline --data notes.txt\n"
+      "# A model with an adapter\n"
+      "bowline eval lm.bowline --adapter adapter.bowline --data chats.jsonl");
   verb->add_option("model", o->model, "Model file with the entry point 'loss'")->required();
   add_data(verb, *o);
   add_windows(verb, *o);

@@ -132,7 +132,7 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
 
 // Declares the kinds of data on which a flag has an effect.
 void add_uses(FinetuneOptions& o) {
-  o.uses.add({"--in-order"}, kConversations | kExamples);
+  o.uses.add({"--in-order"}, kConversations | kExamples | kTextGroups);
   o.uses.add({"--class-weights"}, kExamples);
   o.uses.add({"--eval-stride"}, kPlainText);
 }
@@ -142,7 +142,7 @@ void add_uses(FinetuneOptions& o) {
 void add_finetune(CLI::App& app, Context& context) {
   const auto [verb, options] = add_verb<FinetuneOptions>(
       app, context, finetune, "finetune",
-      "Fine-tunes a model on text, on chats, or on labelled texts",
+      "Fine-tunes a model on text, chats, labelled texts, or pairs of texts",
       "# Text. After an interruption, the same command continues.\n"
       "bowline finetune base.bowline --data notes.txt --steps 300 \\\n"
       "    --checkpoint run --save-every 50 --resume auto --out tuned.bowline\n"
@@ -152,6 +152,9 @@ void add_finetune(CLI::App& app, Context& context) {
       "# A classifier, on a table with the columns \"text\" and \"label\"\n"
       "bowline finetune encoder.bowline --data train.csv --epochs 3 \\\n"
       "    --learning-rate 5e-5 --out classifier.bowline\n"
+      "# Embeddings, on a table with the columns \"anchor\" and \"positive\"\n"
+      "bowline finetune minilm.bowline --data pairs.csv --batch 32 \\\n"
+      "    --learning-rate 2e-5 --out embedder.bowline\n"
       "# Print the memory that the training needs, without training\n"
       "bowline finetune lm.bowline --data notes.txt --lora-rank 8 --dry-run");
   add_files(verb, *options);

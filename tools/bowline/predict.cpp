@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,7 @@
 #include "common/text.h"
 #include "common/tokenizers.h"
 #include "common/trained_model.h"
+#include "data/columns.h"
 #include "data/examples.h"
 #include "tasks/labels.h"
 #include "tasks/rows.h"
@@ -25,8 +27,6 @@
 
 namespace bowline::command {
 namespace {
-
-constexpr int64_t kMostTokens = 512;  // default limit of a text
 
 struct PredictOptions : ModelOptions {
   PredictOptions() { format = "json"; }
@@ -37,6 +37,7 @@ struct PredictOptions : ModelOptions {
   int64_t batch = 16;
   int64_t max_seq_length = 0;
   bool embed = false;
+  int64_t width = 0;  // of embeddings; 0: whole
   Changes changes;
   FlagUses uses;
 };
@@ -105,15 +106,19 @@ class Predictor {
     BOWLINE_TRY(change(model, o.changes));
     p.embed_ = o.embed || model.metadata("task") == "embed";
     p.batch_ = o.batch;
+    p.width_ = o.width;
+    BOWLINE_REQUIRE(p.embed_ || o.width == 0,
+                    "--width has no effect: the model predicts labels, not embeddings.");
     const std::string entry = p.entry();
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     BOWLINE_REQUIRE_CODE(find_named(info.entry_points, entry) != nullptr, Code::bad_file,
                          "Model \"{}\" has no entry point \"{}\"{}.", o.model, entry,
                          p.embed_ ? "" : ": it is not a classifier");
     BOWLINE_TRY_ASSIGN(p.tokenizer_, tokenizer_of(model));
-    p.limit_ = length_limit(model, o.max_seq_length, kMostTokens);
+    p.limit_ = length_limit(model, o.max_seq_length, kMostTextTokens);
     p.padding_ = padding_of(model);
     p.several_ = gives_several(model);
+    p.normalizes_ = model.metadata("normalize") == "true";
     p.prompt_ = p.embed_ ? model.metadata("prompt") : "";
     if (!p.embed_) {
       BOWLINE_TRY_ASSIGN(p.labels_, labels_in(model));
@@ -154,6 +159,7 @@ class Predictor {
       for (size_t i = 0; i < rows.size(); ++i) {
         const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i) * columns_;
         out[rows[i]].assign(begin, begin + columns_);
+        shorten(out[rows[i]]);
       }
     }
     return out;
@@ -193,12 +199,31 @@ class Predictor {
   Predictor() = default;
   std::string entry() const { return embed_ ? "embed" : "classify"; }
 
+  // Cuts an embedding to --width. If the model normalizes embeddings, its length is 1 again.
+  void shorten(std::vector<float>& embedding) const {
+    if (width_ == 0) {
+      return;
+    }
+    embedding.resize(static_cast<size_t>(width_));
+    double squares = 0;
+    for (const float x : embedding) {
+      squares += static_cast<double>(x) * static_cast<double>(x);
+    }
+    for (float& x : embedding) {
+      x = normalizes_ && squares > 0
+              ? static_cast<float>(static_cast<double>(x) / std::sqrt(squares))
+              : x;
+    }
+  }
+
   // Reads the dtype and the columns of the output. A class without a name gets its number as its
   // name.
   Status name_columns() {
     BOWLINE_TRY_ASSIGN(const PlanInfo plan, session_->describe());
     dtype_ = plan.segments[0].outputs[0].dtype;
     columns_ = plan.segments[0].outputs[0].shape[1];
+    BOWLINE_REQUIRE(width_ <= columns_, "--width is {}, but an embedding has {} values.", width_,
+                    columns_);
     for (auto c = static_cast<int64_t>(labels_.size()); c < columns_ && !embed_; ++c) {
       labels_.push_back(std::to_string(c));
     }
@@ -216,6 +241,8 @@ class Predictor {
   std::vector<int64_t> lengths_;
   DType dtype_ = DType::f32;  // of the output
   int64_t columns_ = 0;
+  int64_t width_ = 0;
+  bool normalizes_ = false;
   int64_t batch_ = 1;
   int32_t padding_ = 0;
   uint64_t cut_ = 0;
@@ -277,6 +304,9 @@ void add_predict(CLI::App& app, Context& context) {
   add_text(verb, "--text-field", o->text_field, "Column or field with the text", "NAME")
       ->capture_default_str();
   verb->add_flag("--embed", o->embed, "Compute embeddings instead of labels");
+  verb->add_option("--width", o->width, "Cut embeddings to their first N values [all]")
+      ->type_name("N")
+      ->check(whole_number(1, 1 << 24));
   add_number(verb, "--batch", o->batch, "Texts per batch", 1, 1 << 20);
   add_number(verb, "--max-seq-length", o->max_seq_length,
              "Cut texts to this many tokens [the model's limit]", 1, 1 << 20);

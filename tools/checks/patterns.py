@@ -13,8 +13,8 @@ Layers of runtime/: api, plan and device name no operator. A special case is a p
 definition of the operator (ops/op.h). graph names only operators that seed, weight, sum and store
 gradients, and that cast to 16 bits; its folder rewrites/ is not checked.
 
-No file uses std::views, because Clang 14 does not compile them. A file that uses fmt includes it: in
-a unity build another file may include it first, and then only other builds fail.
+No file uses std::views, because Clang 14 does not compile them. A file that uses fmt includes it:
+in a unity build another file may include it first, and then only other builds fail.
 
 The command and bowline-conform print only through common/print.h, which escapes untrusted text.
 

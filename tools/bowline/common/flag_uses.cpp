@@ -32,10 +32,13 @@ Status FlagUses::check(unsigned kind, std::span<const InputKind> names) const {
   return {};
 }
 
-Status FlagUses::check(const char* flag, bool has_effect, std::string_view why) const {
+bool FlagUses::given(const char* flag) const {
   const CLI::Option* option = verb_ == nullptr ? nullptr : verb_->get_option_no_throw(flag);
-  BOWLINE_REQUIRE(has_effect || option == nullptr || option->count() == 0, "{} has no effect: {}.",
-                  flag, why);
+  return option != nullptr && option->count() != 0;
+}
+
+Status FlagUses::check(const char* flag, bool has_effect, std::string_view why) const {
+  BOWLINE_REQUIRE(has_effect || !given(flag), "{} has no effect: {}.", flag, why);
   return {};
 }
 

@@ -28,6 +28,9 @@ class FlagUses {
   void add(const CLI::Option* flag, unsigned kinds) { uses_.push_back({flag, kinds}); }
   void add(std::initializer_list<const char*> flags, unsigned kinds);
 
+  // True if a flag was given.
+  bool given(const char* flag) const;
+
   // Errors  bad_argument: a flag was given that has no effect on an input of `kind`.
   Status check(unsigned kind, std::span<const InputKind> names) const;
   // Errors  bad_argument: `flag` was given although `has_effect` is false. `why` is the reason in

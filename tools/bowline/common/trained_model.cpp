@@ -50,11 +50,17 @@ Status check(const Model& model, const std::string& path) {
       path, tokenizer);
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const Need tokens = {"tokens", DType::i32, 2, "[batch, seq]"};
-  if (model.metadata("task") != "classify") {
+  const Need lengths = {"lengths", DType::i32, 1, "[batch]"};
+  const std::string task = model.metadata("task");
+  if (task == "embed") {
+    const Need trained[] = {tokens, lengths, {"second_tokens", DType::i32, 2, "[batch, seq]"}};
+    BOWLINE_TRY(check_entry(info, path, "loss", trained));
+    return check_entry(info, path, "embed", std::span(trained).first(2));
+  }
+  if (task != "classify") {
     const Need needs[] = {tokens, {"labels", DType::i32, 2, "[batch, seq]"}};
     return check_entry(info, path, "loss", needs);
   }
-  const Need lengths = {"lengths", DType::i32, 1, "[batch]"};
   const Need labels = model.metadata("multi_label") == "true"
                           ? Need{"targets", DType::f32, 2, "[batch, classes]"}
                           : Need{"labels", DType::i32, 1, "[batch]"};

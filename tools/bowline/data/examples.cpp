@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "data/byte_order_mark.h"
-#include "data/csv.h"
+#include "data/columns.h"
 #include "data/json_lines.h"
 
 namespace bowline::command {
@@ -14,48 +14,9 @@ namespace {
 
 constexpr char kBetweenLabels = '|';
 
-bool is_json_lines(const std::string& name) {
-  return name.ends_with(".jsonl") || name.ends_with(".ndjson");
-}
-
-std::string listed(std::span<const std::string> names) {
-  constexpr size_t kMost = 20;
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
-    out += (i == 0 ? "\"" : ", \"") + names[i] + "\"";
-  }
-  return out + (names.size() > kMost ? ", ..." : "");
-}
-
-std::vector<std::string> split(const std::string& field) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= field.size();) {
-    const size_t end = std::min(field.find(kBetweenLabels, at), field.size());
-    if (end > at) {
-      out.push_back(field.substr(at, end - at));
-    }
-    at = end + 1;
-  }
-  return out;
-}
-
-Result<size_t> column_of(const CsvRow& header, const std::string& field, const char* flag,
-                         const std::string& name) {
-  const auto at = std::ranges::find(header.fields, field);
-  BOWLINE_REQUIRE_CODE(at != header.fields.end(), Code::bad_file,
-                       "{}:{}: There is no column \"{}\" ({}); there are {}.", name, header.line,
-                       field, flag, listed(header.fields));
-  BOWLINE_REQUIRE_CODE(std::find(at + 1, header.fields.end(), field) == header.fields.end(),
-                       Code::bad_file, "{}:{}: There are several columns \"{}\" ({}).", name,
-                       header.line, field, flag);
-  return static_cast<size_t>(at - header.fields.begin());
-}
-
 Result<std::vector<Example>> from_csv(std::string_view bytes, const std::string& name,
                                       const ExampleFields& fields) {
-  BOWLINE_TRY_ASSIGN(const std::vector<CsvRow> rows,
-                     read_csv(bytes, name, name.ends_with(".tsv") ? '\t' : ','));
-  BOWLINE_REQUIRE_CODE(!rows.empty(), Code::bad_file, "\"{}\" holds no header and no rows.", name);
+  BOWLINE_TRY_ASSIGN(const std::vector<CsvRow> rows, read_table(bytes, name));
   const CsvRow& header = rows.front();
   BOWLINE_TRY_ASSIGN(const size_t text, column_of(header, fields.text, "--text-field", name));
   size_t label = 0;
@@ -64,12 +25,10 @@ Result<std::vector<Example>> from_csv(std::string_view bytes, const std::string&
   }
   std::vector<Example> out;
   for (const CsvRow& row : std::span(rows).subspan(1)) {
-    BOWLINE_REQUIRE_CODE(row.fields.size() == header.fields.size(), Code::bad_file,
-                         "{}:{}: The row has {} fields, the header {}.", name, row.line,
-                         row.fields.size(), header.fields.size());
     Example& example = out.emplace_back(Example{row.fields[text], {}, row.line});
     if (!fields.label.empty()) {
-      example.labels = fields.several ? split(row.fields[label]) : std::vector{row.fields[label]};
+      example.labels = fields.several ? parts_of(row.fields[label], kBetweenLabels)
+                                      : std::vector{row.fields[label]};
     }
   }
   return out;
@@ -118,15 +77,9 @@ Result<Example> example_in(const nlohmann::ordered_json& row, size_t line,
 
 }  // namespace
 
-bool holds_examples(const std::string& name) {
-  return name.ends_with(".csv") || name.ends_with(".tsv") || is_json_lines(name);
-}
-
 Result<std::vector<Example>> read_examples(std::string_view bytes, const std::string& name,
                                            const ExampleFields& fields) {
-  BOWLINE_REQUIRE_CODE(
-      holds_examples(name), Code::bad_file,
-      "The format of \"{}\" is unknown. Its name must end in .csv, .tsv, .jsonl or .ndjson.", name);
+  BOWLINE_TRY(check_holds_examples(name));
   std::vector<Example> out;
   if (is_json_lines(name)) {
     BOWLINE_TRY(

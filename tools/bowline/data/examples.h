@@ -26,9 +26,6 @@ struct ExampleFields {
   bool several = false;
 };
 
-// True if the name ends in .csv, .tsv, .jsonl or .ndjson.
-bool holds_examples(const std::string& name);
-
 // `bytes`: the content of the file `name`.
 // Errors  as read_csv() and read_json_lines(). bad_file: a row has more or fewer fields than the
 //         header or lacks one of `fields` ("name:line: ..."), or there are no rows.

@@ -49,6 +49,7 @@ AdapterOptions adapter_options(const FinetuneOptions& o) {
 
 TrainOptions train_options(const FinetuneOptions& o, const Task& task) {
   TrainOptions t = o.train;
+  t.entry_point = task.info().trained;
   const std::vector<std::vector<BoundDim>>& dims = task.info().dims;
   t.dims = dims.front();
   t.more_dims.assign(dims.begin() + 1, dims.end());

@@ -18,8 +18,6 @@
 namespace bowline::command {
 namespace {
 
-constexpr int64_t kMostTextTokens = 512;  // default limit of a text
-
 struct Texts : TokenRows {
   std::vector<Example> examples;
   std::vector<std::vector<int32_t>> classes;

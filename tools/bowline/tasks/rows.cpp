@@ -142,8 +142,8 @@ void fill_tokens(std::span<const std::vector<int32_t>> ids, std::span<const size
 }
 
 std::array<Tensor, 2> RowBatch::fill(std::span<const std::vector<int32_t>> ids,
-                                     std::span<const size_t> rows) {
-  int64_t longest = 1;
+                                     std::span<const size_t> rows, int64_t least) {
+  int64_t longest = least;
   count_ = 0;
   lengths_.assign(static_cast<size_t>(batch_), 1);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -154,8 +154,8 @@ std::array<Tensor, 2> RowBatch::fill(std::span<const std::vector<int32_t>> ids,
   }
   const int64_t seq = buckets_.edge(longest);
   fill_tokens(ids, rows, batch_, seq, padding_, tokens_);
-  return {{{"tokens", DType::i32, {batch_, seq}, tokens_.data()},
-           {"lengths", DType::i32, {batch_}, lengths_.data()}}};
+  return {{{names_[0], DType::i32, {batch_, seq}, tokens_.data()},
+           {names_[1], DType::i32, {batch_}, lengths_.data()}}};
 }
 
 }  // namespace bowline::command

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bowline.h"
@@ -79,13 +80,18 @@ void fill_tokens(std::span<const std::vector<int32_t>> ids, std::span<const size
 class RowBatch {
  public:
   RowBatch() = default;
-  RowBatch(Buckets buckets, int64_t batch, int32_t padding)
-      : buckets_(std::move(buckets)), batch_(batch), padding_(padding) {}
+  // `prefix`: of the names of the tensors.
+  RowBatch(Buckets buckets, int64_t batch, int32_t padding, const std::string& prefix = {})
+      : buckets_(std::move(buckets)),
+        batch_(batch),
+        padding_(padding),
+        names_{prefix + "tokens", prefix + "lengths"} {}
 
   // Returns "tokens", i32 [batch, seq], and "lengths", i32 [batch], of `rows`. Rows that the batch
-  // does not use have length 1. The tensors are valid until the next call.
+  // does not use have length 1. `seq` fits at least `least` tokens. The tensors are valid until the
+  // next call.
   std::array<Tensor, 2> fill(std::span<const std::vector<int32_t>> ids,
-                             std::span<const size_t> rows);
+                             std::span<const size_t> rows, int64_t least = 1);
   // Number of tokens in the batch, without padding.
   uint64_t tokens() const { return count_; }
 
@@ -93,6 +99,7 @@ class RowBatch {
   Buckets buckets_;
   int64_t batch_ = 1;
   int32_t padding_ = 0;
+  std::array<std::string, 2> names_;
   uint64_t count_ = 0;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> lengths_;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "data/columns.h"
 #include "tasks/tokenize.h"
 
 namespace bowline::command {
@@ -19,19 +20,19 @@ bool is_data_folder(const std::string& path) {
   });
 }
 
-bool is_json_lines(const std::string& path) {
-  return path.ends_with(".jsonl") || path.ends_with(".ndjson");
-}
-
 constexpr InputKind kDataKinds[] = {
     {kPlainText, "plain text"},
     {kConversations, "conversations"},
     {kExamples, "texts with labels"},
+    {kTextGroups, "groups of texts"},
 };
 
 DataKind kind_of(const Model& model, const DataOptions& o) {
   if (model.metadata("task") == "classify") {
     return kExamples;
+  }
+  if (model.metadata("task") == "embed") {
+    return kTextGroups;
   }
   // A model that reads bytes has no chat format, so JSON lines count as plain text. Reading them as
   // plain text then reports a clear error.
@@ -71,13 +72,16 @@ Status check_data_flags(const Model& model, const DataOptions& o) {
 Result<std::unique_ptr<Task>> make_task(const Model& model, const std::string& path,
                                         const DataOptions& o, Purpose purpose) {
   const std::string task = model.metadata("task");
-  BOWLINE_REQUIRE_CODE(task.empty() || task == "generate" || task == "classify", Code::bad_file,
-                       "Model \"{}\" is for the task \"{}\". Only models for the tasks generate "
-                       "and classify can be trained or evaluated.",
-                       path, task);
+  BOWLINE_REQUIRE_CODE(
+      task.empty() || task == "generate" || task == "classify" || task == "embed", Code::bad_file,
+      "Model \"{}\" is for the task \"{}\". Only models for the tasks generate, classify and "
+      "embed can be trained or evaluated.",
+      path, task);
   switch (kind_of(model, o)) {
     case kExamples:
       return make_classify_task(model, o, purpose);
+    case kTextGroups:
+      return make_embed_task(model, o, purpose);
     case kConversations:
       return make_chat_task(model, o, purpose);
     case kPlainText:

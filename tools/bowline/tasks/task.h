@@ -1,5 +1,6 @@
 // The interface between the data and a training or evaluation run. There is one task per kind of
-// data: plain text (text_task), conversations (chat_task), texts with labels (classify_task).
+// data: plain text (text_task), conversations (chat_task), texts with labels (classify_task),
+// groups of texts (embed_task).
 #pragma once
 
 #include <functional>
@@ -19,7 +20,7 @@
 namespace bowline::command {
 
 // Kinds of data.
-enum DataKind : unsigned { kPlainText = 1, kConversations = 2, kExamples = 4 };
+enum DataKind : unsigned { kPlainText = 1, kConversations = 2, kExamples = 4, kTextGroups = 8 };
 
 // The flags for the data. An empty value means the default of the library or the model.
 struct DataOptions {
@@ -31,7 +32,7 @@ struct DataOptions {
   uint64_t eval_batches = 0;  // limit for an evaluation; the batches are spread evenly; 0: no limit
   uint64_t seed = TrainOptions{}.seed;
   bool as_text = false;
-  // For conversations and texts with labels.
+  // For conversations, texts with labels and groups of texts.
   int64_t max_seq_length = 0;  // 0: see length_limit()
   bool in_order = false;
   bool pad_to_longest = false;
@@ -40,7 +41,11 @@ struct DataOptions {
   ExampleFields fields;
   std::string labels;
   std::string class_weights;  // "balanced", "none" or a file; empty: the weights of the model
-  FlagUses uses;              // which flags are for which DataKind
+  // For groups of texts. Below 0: the number of the model.
+  std::string embed_loss = "in-batch";  // or "triplet"
+  float similarity_scale = -1;
+  float triplet_margin = -1;
+  FlagUses uses;  // which flags are for which DataKind
 };
 
 // The result of an evaluation.
@@ -74,6 +79,7 @@ struct TaskInfo {
   std::vector<std::vector<BoundDim>> dims;  // all sets of dims that batches can have
   std::optional<int64_t> window;            // length of the windows of a text
   uint64_t samples_per_epoch = 0;
+  std::string trained = "loss";    // the entry point that a training runs
   std::string evaluated = "loss";  // the entry point that evaluate() runs
   std::string unit;                // of all shown losses: "bits per byte"
   double nats_per_unit = 1;
@@ -135,5 +141,7 @@ Result<std::unique_ptr<Task>> make_chat_task(const Model& model, const DataOptio
                                              Purpose purpose);
 Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataOptions& options,
                                                  Purpose purpose);
+Result<std::unique_ptr<Task>> make_embed_task(const Model& model, const DataOptions& options,
+                                              Purpose purpose);
 
 }  // namespace bowline::command

@@ -18,6 +18,7 @@ int32_t padding_of(const Model& model);
 // Returns the first id of the metadata `eos_token_ids`.
 std::optional<int32_t> end_of_text(const Model& model);
 
+inline constexpr int64_t kMostTextTokens = 512;  // default limit of a text in tokens
 // The maximum length of a row, and its origin.
 struct LengthLimit {
   int64_t tokens = 0;
