@@ -181,6 +181,7 @@ TEST_F(ImportValues, TextModelsAreTheSameWithEachOption) {
   changes("import/fixtures/gpt2", {.text = {.dropout = true}});
   changes("import/fixtures/llama", {.text = {.skeleton = true}});
   changes("import/fixtures/bert", {.text = {.pooling = "max"}});
+  changes("import/fixtures/bert", {.text = {.matryoshka = {8, 16}}});
   const bowline::TextImportOptions classifier = {.task = ImportTask::classify,
                                                  .labels = {"knot", "rope"}};
   const std::string plain = both("import/fixtures/bert", {.text = classifier});

@@ -500,6 +500,7 @@ FLAGS = {
     "--tie": (["a", "b"], "folder gguf"),
     "--multi-label": ([], "folder gguf"),
     "--label-smoothing": (["0.1"], "folder gguf"),
+    "--matryoshka": (["8"], "folder gguf"),
     "--tie-equal": ([], "folder gguf onnx"),
     "--dropout": ([], "folder gguf skeleton"),
     "--seed": (["7"], "folder gguf"),
