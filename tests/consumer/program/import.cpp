@@ -29,7 +29,9 @@ Status run(const std::string& path, const std::vector<BoundDim>& dims) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   std::vector<std::vector<double>> zeros;
   std::vector<Tensor> inputs;
-  const auto forward = std::ranges::find(info.entry_points, "forward", &EntryPointInfo::name);
+  const auto forward =
+      std::find_if(info.entry_points.begin(), info.entry_points.end(),
+                   [](const EntryPointInfo& entry) { return entry.name == "forward"; });
   for (const InputInfo& input : forward->inputs) {
     std::vector<int64_t> shape;
     int64_t elements = 1;
