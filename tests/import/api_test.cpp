@@ -191,7 +191,7 @@ TEST(ImportModel, AnOptionThatHasNoEffectIsNamed) {
       {fixture("llama"), text({.seed = 1}), "--seed has no effect"},
       {fixture("bert_classes"), text({.seed = 1}), "the values of all weights"},
       {fixture("bert"), text({.kv_dtype = DType::f16}), "--kv-dtype has no effect"},
-      {fixture("bert"), text({.dropout = true}), "--dropout has no effect"},
+      {fixture("bert_classes"), text({.matryoshka = {8}}), "--matryoshka has no effect"},
   };
   for (const auto& [path, options, part] : wrong) {
     EXPECT_NE(refusal(path, options).find(part), std::string::npos)
