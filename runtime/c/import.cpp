@@ -10,7 +10,8 @@ namespace {
 static_assert(same(ImportFormat::gguf, BOWLINE_IMPORT_GGUF) &&
               same(ImportFormat::onnx, BOWLINE_IMPORT_ONNX));
 static_assert(same(ImportTask::classify, BOWLINE_TASK_CLASSIFY) &&
-              same(ImportTask::embed, BOWLINE_TASK_EMBED));
+              same(ImportTask::embed, BOWLINE_TASK_EMBED) &&
+              same(ImportTask::tag, BOWLINE_TASK_TAG));
 static_assert(same(ImportProgress::Part::bytes, BOWLINE_IMPORT_BYTES) &&
               same(ImportProgress::Part::tensors, BOWLINE_IMPORT_TENSORS) &&
               same(ImportProgress::Part::nodes, BOWLINE_IMPORT_NODES));
@@ -58,7 +59,7 @@ Result<TextImportOptions> text_options_of(const bowline_text_import_options* fro
   BOWLINE_TRY_ASSIGN(const bowline_text_import_options o,
                      read(from, c_struct(out), "bowline_text_import_options"));
   if (o.task != BOWLINE_NO_TASK) {
-    BOWLINE_TRY_ASSIGN(out.task, enum_of(o.task, ImportTask::embed, "The task of an import"));
+    BOWLINE_TRY_ASSIGN(out.task, enum_of(o.task, ImportTask::tag, "The task of an import"));
   }
   BOWLINE_TRY_ASSIGN(out.labels, texts_of(o.labels, o.label_count, "labels"));
   BOWLINE_TRY_ASSIGN(out.dtype, optional_dtype(o.dtype));
@@ -158,7 +159,7 @@ namespace api {
 const char* import_format_name(int32_t format) {
   return name_or_unknown(format, ImportFormat::onnx);
 }
-const char* import_task_name(int32_t task) { return name_or_unknown(task, ImportTask::embed); }
+const char* import_task_name(int32_t task) { return name_or_unknown(task, ImportTask::tag); }
 const char* import_part_name(int32_t part) {
   return name_or_unknown(part, ImportProgress::Part::nodes);
 }

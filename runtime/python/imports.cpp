@@ -26,13 +26,13 @@ std::optional<ImportTask> task_named(const std::optional<std::string>& name) {
   if (!name) {
     return std::nullopt;
   }
-  for (const ImportTask task : {ImportTask::generate, ImportTask::classify, ImportTask::embed}) {
+  for (const ImportTask task : kImportTasks) {
     if (name_of(task) == *name) {
       return task;
     }
   }
-  throw Failure{Status(Code::bad_argument,
-                       "There is no task \"" + *name + "\". Use generate, classify or embed.")};
+  throw Failure{Status(Code::bad_argument, "There is no task \"" + *name +
+                                               "\". Use generate, classify, embed or tag.")};
 }
 
 nb::dict import_report(const ImportReport& from) {

@@ -13,7 +13,8 @@ Each model is a Hugging Face folder. <name>.expected.safetensors beside the fold
              of sentence-transformers: second_tokens and the like, scores, the losses of
              sentence-transformers (matryoshka.<loss>: with two shorter widths), and step.<tensor>
              of its loss without negatives
-             with a head: labels, logits, loss
+             with a head: labels, logits, loss; of tags: the first token, and tokens behind the
+             text, have the label -100
              in STEPPED_CLASSES: step.<tensor>, weights after an SGD step at rate RATE
 
 defaults.json has what transformers assumes for each key of each config.json that is missing.
@@ -44,6 +45,7 @@ DECODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYER
 ENCODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER,
                max_position_embeddings=40, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 THREE = dict(num_labels=3, id2label={0: "admin", 1: "libs", 2: "net"}, label2id={"admin": 0, "libs": 1, "net": 2})
+TAGS = dict(num_labels=3, id2label={0: "O", 1: "B-knot", 2: "I-knot"}, label2id={"O": 0, "B-knot": 1, "I-knot": 2})
 MODERN_BERT = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=4, num_attention_heads=HEADS, intermediate_size=INNER,
                    max_position_embeddings=40, local_attention=7, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2,
                    rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=5000.0),
@@ -192,6 +194,11 @@ MODELS = {
                                                                 tie_word_embeddings=True)),
     "bert": lambda: t.BertModel(t.BertConfig(**ENCODER)),
     "bert_classes": lambda: t.BertForSequenceClassification(t.BertConfig(**ENCODER, **THREE)),
+    "bert_tags": lambda: t.BertForTokenClassification(t.BertConfig(**ENCODER, **TAGS)),
+    "modernbert_tags": lambda: t.ModernBertForTokenClassification(t.ModernBertConfig(**MODERN_BERT | dict(num_hidden_layers=2), **TAGS)),
+    "roberta_tags": lambda: t.RobertaForTokenClassification(t.RobertaConfig(**ENCODER | dict(num_hidden_layers=1), **TAGS, pad_token_id=1)),
+    "llama_tags": lambda: t.LlamaForTokenClassification(t.LlamaConfig(
+        **DECODER | dict(pad_token_id=0, num_hidden_layers=1), num_key_value_heads=2, **TAGS)),
     "bert_sentences": lambda: t.BertModel(t.BertConfig(**ENCODER, hidden_act="gelu_new")),
     # Three layers behind the first: a window that is shorter than the texts, and another base.
     "modernbert": lambda: t.ModernBertModel(t.ModernBertConfig(**MODERN_BERT, norm_bias=True, attention_bias=True, mlp_bias=True)),
@@ -342,7 +349,16 @@ def encoder_numbers(model, generator, has_head):
     rows = mask[:, :, None]
     out = dict(tokens=tokens, lengths=lengths, hidden=hidden * rows, mean=(hidden * rows).sum(1) / lengths[:, None], cls=hidden[:, 0],
                max=hidden.masked_fill(~rows, -1e9).max(1).values)
-    if has_head:
+    if "TokenClassification" in type(model).__name__:
+        labels = torch.randint(0, 3, tokens.shape, generator=generator)
+        labels[~mask] = labels[:, 0] = -100
+        with torch.enable_grad():
+            result = model(tokens, attention_mask=mask.long(), labels=labels)
+            result.loss.backward()
+        out.update(labels=labels, logits=result.logits * rows, loss=result.loss)
+        head = model.score if "Llama" in type(model).__name__ else model.classifier
+        out.update({f"step.classifier.{n}": p.data - RATE * p.grad for n, p in head.named_parameters()})
+    elif has_head:
         labels = torch.tensor([2, 0, 1])
         logits = model(tokens, attention_mask=mask.long()).logits
         out.update(labels=labels, logits=logits, loss=torch.nn.functional.cross_entropy(logits, labels))

@@ -365,8 +365,8 @@ class Encoders : public Models {
  protected:
   bool has_head() const { return expected_.contains("logits"); }
   // Hidden rows beyond the length are undefined. Sets them to 0, as in the fixture.
-  void clear_padding(std::vector<float>& hidden) const {
-    const std::vector<int64_t>& shape = expected("hidden").shape;
+  void clear_padding(std::vector<float>& hidden, const char* like = "hidden") const {
+    const std::vector<int64_t>& shape = expected(like).shape;
     for (int64_t b = 0; b < shape[0]; ++b) {
       const int64_t length = expected("lengths").ids()[static_cast<size_t>(b)];
       const auto row = hidden.begin() + (b * shape[1]) * shape[2];
@@ -445,6 +445,37 @@ TEST_P(Encoders, PooledRowsAreThoseOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(All, Encoders,
                          testing::Combine(testing::ValuesIn(kEncoders),
                                           testing::ValuesIn(kDevices)),
+                         name_of_case);
+
+// Labels of tokens.
+class Tags : public Encoders {
+ protected:
+  std::vector<std::string> inputs(std::initializer_list<const char*> more) const {
+    std::vector<std::string> out = {"tokens", "lengths"};
+    out.resize(name().starts_with("llama") ? 1 : 2);  // rows of a decoder need no lengths
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+};
+
+TEST_P(Tags, LogitsAndTheirLossAreThoseOfTransformers) {
+  EXPECT_EQ(built_->task, ImportTask::tag);
+  const Numbers& logits = expected("logits");
+  std::vector<float> given = run("tag", inputs({}), "logits", logits.shape);
+  clear_padding(given, "logits");
+  EXPECT_LT(difference(given, logits.floats()), kClose);
+  const std::vector<float> loss = run("loss", inputs({"labels"}), "loss", {});
+  EXPECT_LT(difference(loss, expected("loss").floats()), kClose);
+}
+
+TEST_P(Tags, AStepChangesTheHeadAsPyTorchDoes) { EXPECT_EQ(expect_step(inputs({"labels"})), 2); }
+
+TEST_P(Tags, ATrainingLowersTheLoss) { expect_training(inputs({"labels"}), kClose); }
+
+INSTANTIATE_TEST_SUITE_P(All, Tags,
+                         testing::Combine(testing::Values("bert_tags", "modernbert_tags",
+                                                          "roberta_tags", "llama_tags"),
+                                          kThreeDevices),
                          name_of_case);
 
 // Losses of embeddings.

@@ -80,7 +80,7 @@ CLI::Option* add_adapter_flags(CLI::App* verb, ImportFlags& o) {
 
 void add_text_flags(CLI::App* verb, ImportFlags& o) {
   verb->add_option("--task", o.task, "ImportTask [the source's]")
-      ->check(CLI::IsMember({"generate", "classify", "embed"}));
+      ->check(CLI::IsMember({"generate", "classify", "embed", "tag"}));
   add_text(verb, "--labels", o.labels, "One label per line, in class order", "FILE");
   add_choice(verb, "--dtype", o.dtype, "Dtype of the weights [the source's]",
              {"f32", "f16", "bf16"});

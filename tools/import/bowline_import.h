@@ -79,17 +79,22 @@ enum class ImportTask : uint8_t {
   generate,  ///< A decoder that predicts the next token.
   classify,  ///< An encoder or decoder with a classification head.
   embed,     ///< An encoder or decoder whose output is one vector per text.
+  tag,       ///< An encoder or decoder that gives each token a label, for example of an entity.
 };
+
+/// All tasks.
+inline constexpr ImportTask kImportTasks[] = {ImportTask::generate, ImportTask::classify,
+                                              ImportTask::embed, ImportTask::tag};
 
 /// Returns the name of a task, for example "generate".
 std::string_view name_of(ImportTask task);
 
 /// Options for Hugging Face folders and GGUF files.
 struct TextImportOptions {
-  /// The task. Empty: the task of the source. `classify` gives a model without a classification
-  /// head a new one.
+  /// The task. Empty: the task of the source. `classify` and `tag` give a model without such a head
+  /// a new one.
   std::optional<ImportTask> task = {};
-  /// Names of the classes, in order. Empty: the labels of the source. For `classify`.
+  /// Names of the classes, in order. Empty: the labels of the source. For `classify` and `tag`.
   std::vector<std::string> labels = {};
   /// Dtype of the weights and of the activations: f32, f16 or bf16. Quantized weights stay
   /// quantized. Empty: each weight keeps its dtype, and activations have the dtype of most weights.

@@ -15,7 +15,12 @@ extern "C" {
 enum { BOWLINE_IMPORT_HUGGING_FACE = 0, BOWLINE_IMPORT_GGUF = 1, BOWLINE_IMPORT_ONNX = 2 };
 
 /// As bowline::ImportTask.
-enum { BOWLINE_TASK_GENERATE = 0, BOWLINE_TASK_CLASSIFY = 1, BOWLINE_TASK_EMBED = 2 };
+enum {
+  BOWLINE_TASK_GENERATE = 0,
+  BOWLINE_TASK_CLASSIFY = 1,
+  BOWLINE_TASK_EMBED = 2,
+  BOWLINE_TASK_TAG = 3
+};
 /// An optional task that is not set.
 #define BOWLINE_NO_TASK (-1)
 
@@ -30,7 +35,7 @@ enum {
 /// As bowline::TextImportOptions. The pointers are optional.
 typedef struct bowline_text_import_options {
   size_t size;
-  int32_t task;  ///< BOWLINE_TASK_GENERATE to BOWLINE_TASK_EMBED, or BOWLINE_NO_TASK.
+  int32_t task;  ///< BOWLINE_TASK_GENERATE to BOWLINE_TASK_TAG, or BOWLINE_NO_TASK.
   const char* const* labels;
   size_t label_count;
   bowline_dtype dtype;  ///< BOWLINE_F32, BOWLINE_F16, BOWLINE_BF16 or BOWLINE_NO_DTYPE.

@@ -69,7 +69,7 @@ Result<OnnxImportOptions> onnx_options(const ImportFlags& o) {
 Result<TextImportOptions> text_options(const ImportFlags& o) {
   TextImportOptions options = o.options.text;
   options.tie_equal = o.tie_equal;
-  for (const ImportTask t : {ImportTask::generate, ImportTask::classify, ImportTask::embed}) {
+  for (const ImportTask t : kImportTasks) {
     if (name_of(t) == o.task) {
       options.task = t;
     }

@@ -17,7 +17,9 @@ constexpr unsigned bit_of(ImportTask task) { return 1u << static_cast<unsigned>(
 constexpr unsigned kGenerates = bit_of(ImportTask::generate);
 constexpr unsigned kClassifies = bit_of(ImportTask::classify);
 constexpr unsigned kEmbeds = bit_of(ImportTask::embed);
-constexpr unsigned kAll = kGenerates | kClassifies | kEmbeds;
+constexpr unsigned kTags = bit_of(ImportTask::tag);
+constexpr unsigned kLabels = kClassifies | kTags;
+constexpr unsigned kAll = kGenerates | kLabels | kEmbeds;
 
 struct Use {
   std::string_view flag;
@@ -28,17 +30,17 @@ struct Use {
 
 std::array<Use, 12> uses_of(const TextImportOptions& o) {
   return {{{"--task", o.task.has_value(), kAll, true},
-           {"--labels", !o.labels.empty(), kClassifies, false},
+           {"--labels", !o.labels.empty(), kLabels, false},
            {"--dtype", o.dtype.has_value(), kAll, true},
            {"--kv-dtype", o.kv_dtype != DType::f32, kGenerates, true},
            {"--pooling", !o.pooling.empty(), kClassifies | kEmbeds, false},
            {"--multi-label", o.multi_label, kClassifies, false},
-           {"--label-smoothing", o.label_smoothing != 0, kClassifies, false},
+           {"--label-smoothing", o.label_smoothing != 0, kLabels, false},
            {"--matryoshka", !o.matryoshka.empty(), kEmbeds, false},
            {"--tie", !o.ties.empty(), kAll, false},
            {"--tie-equal", o.tie_equal, kAll, false},
            {"--dropout", o.dropout, kAll, true},
-           {"--seed", o.seed != 0, kClassifies, false}}};
+           {"--seed", o.seed != 0, kLabels, false}}};
 }
 
 std::array<Use, 8> uses_of(const OnnxImportOptions& o) {
@@ -54,7 +56,7 @@ std::array<Use, 8> uses_of(const OnnxImportOptions& o) {
 
 std::string tasks_text(unsigned tasks) {
   std::string out;
-  for (const ImportTask task : {ImportTask::generate, ImportTask::classify, ImportTask::embed}) {
+  for (const ImportTask task : kImportTasks) {
     if ((tasks & bit_of(task)) != 0) {
       out += format("{}a model for the task {}", out.empty() ? "" : ", ", name_of(task));
     }

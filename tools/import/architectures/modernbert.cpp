@@ -58,7 +58,8 @@ Result<DecoderParts> declare_modernbert(Weights& weights, Fields& config) {
                                 .has_bias = config.boolean_or("classifier_bias", false),
                                 .norm = "head.norm",
                                 .has_norm_bias = norm_bias,
-                                .eps = config.number_or("norm_eps", 1e-12, 1, 1e-5)}};
+                                .eps = config.number_or("norm_eps", 1e-12, 1, 1e-5),
+                                .of_tags = true}};
   p.head_activation = config.text_or("classifier_activation", "gelu");
   p.pooled_dropout = config.number_or("classifier_dropout", 0, 0.999, 0);
   BOWLINE_TRY(Status(config.status()));

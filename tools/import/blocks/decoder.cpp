@@ -427,15 +427,15 @@ Result<ImportTask> task_of(const Source& source, const TextImportOptions& option
   const bool has_other = has_tensor(source, kOtherHead);
   const bool pools = std::ranges::find(source.metadata, "pooling", &Settings::value_type::first) !=
                      source.metadata.end();
-  const bool classifies = has_score && may_classify(source);
-  const ImportTask own = classifies ? ImportTask::classify
-                         : pools    ? ImportTask::embed
-                                    : ImportTask::generate;
+  const std::optional<ImportTask> head = task_of_head(source);
+  // The heads of tokens have one of two names.
+  const bool labels = (has_score && head) || (has_other && head == ImportTask::tag);
+  const ImportTask own = labels ? *head : pools ? ImportTask::embed : ImportTask::generate;
   const ImportTask task = options.task.value_or(own);
   BOWLINE_REQUIRE_CODE(
-      options.task || classifies || !(has_score || has_other), Code::unsupported,
-      "The source is a decoder with a head ({}) for another task than the classification of whole "
-      "texts, which is not supported. To import it without this head, choose the task: bowline "
+      options.task || labels || !(has_score || has_other), Code::unsupported,
+      "The source is a decoder with a head ({}) for another task than the classification of texts "
+      "or tokens, which is not supported. To import it without this head, choose the task: bowline "
       "import DECODER --task embed --out MODEL.",
       has_score ? kScore : kOtherHead);
   BOWLINE_REQUIRE_CODE(task != ImportTask::generate || !has_score, Code::unsupported,
@@ -474,7 +474,7 @@ Status add_text_task(const Source& source, const TextImportOptions& options,
 Result<Built> build_text_encoder(const Source& source, const TextImportOptions& options,
                                  DeclareDecoder declare) {
   BOWLINE_REQUIRE_CODE(options.task != ImportTask::generate, Code::unsupported,
-                       "An encoder can classify or embed, but not generate text.");
+                       "An encoder can classify, tag or embed texts, but not generate text.");
   BOWLINE_REQUIRE_CODE(
       !options.skeleton, Code::unsupported,
       "A skeleton of an encoder is not supported: its head depends on the tensors.");
@@ -492,8 +492,9 @@ Result<Built> build_decoder(const Source& source, const TextImportOptions& optio
   BOWLINE_TRY_ASSIGN(const ImportTask task, task_of(source, options));
   Built out;
   Weights weights(source, options, out.model, task == ImportTask::generate);
-  if (may_classify(source)) {
+  if (task_of_head(source)) {
     weights.rename(kScore, "classifier.weight");
+    weights.rename("score.bias", "classifier.bias");
   }
   weights.drop("score.*", "it belongs to a head for another task");
   Fields config("The config", source.config);

@@ -171,7 +171,7 @@ Result<Built> build_encoder(const Source& source, const TextImportOptions& optio
                        "The config has {} positions, but the first token has position {}.",
                        s.positions, s.first_position);
   BOWLINE_REQUIRE_CODE(options.task != ImportTask::generate, Code::unsupported,
-                       "An encoder can classify or embed, but not generate text.");
+                       "An encoder can classify, tag or embed texts, but not generate text.");
   BOWLINE_TRY_ASSIGN(TextHead head,
                      declare_head(source, options, form.head, s.width, weights, out.model));
   head.dropout = parts.dropout.pooled;

@@ -103,8 +103,12 @@ Result<bool> judges_each(const Source& source) {
 Result<TextHead> plan_of(const Source& source, const TextImportOptions& options,
                          const Weights& weights, const HeadForm& form) {
   TextHead p;
-  p.has_head = weights.has("classifier.weight") && may_classify(source);
-  p.task = options.task.value_or(p.has_head ? ImportTask::classify : ImportTask::embed);
+  // `generate`: the source has no such head.
+  const ImportTask own = weights.has("classifier.weight")
+                             ? task_of_head(source).value_or(ImportTask::generate)
+                             : ImportTask::generate;
+  p.task = options.task.value_or(own == ImportTask::generate ? ImportTask::embed : own);
+  p.has_head = own == p.task;
   const std::string* normalize = entry_of(source.metadata, "normalize");
   p.normalize = normalize != nullptr && *normalize == "true" && p.task == ImportTask::embed;
   p.multi_label = options.multi_label;
@@ -113,6 +117,11 @@ Result<TextHead> plan_of(const Source& source, const TextImportOptions& options,
   const bool projects =
       !form.projection.name.empty() && weights.has(fmt::format("{}.weight", form.projection.name));
   const bool classifies = p.task == ImportTask::classify;
+  if (p.task == ImportTask::tag) {
+    p.has_project = form.projection.of_tags && projects;
+    p.pooling.clear();
+    return p;
+  }
   if (classifies && p.has_head) {
     BOWLINE_REQUIRE(options.pooling.empty() || options.pooling == form.pooling,
                     "The head of the source reads {}: --pooling {} contradicts it.",
@@ -173,13 +182,15 @@ Status add_classifier(const Source& source, const TextImportOptions& options, co
         fmt::format("The classification head of {} classes is new: random weights of seed {}.",
                     head.classes, options.seed));
   }
-  if (form.has_bias) {
+  if (form.has_bias || head.task == ImportTask::tag) {
     head.classifier.bias = head.has_head
                                ? weights.one("classifier.bias", {head.classes})
                                : weights.fresh("classifier.bias", {head.classes}, Init::zeros());
   }
-  head.class_weights = weights.fresh("class_weights", {head.classes}, Init::ones(),
-                                     StorageRole::constant, DType::f32);
+  if (head.task == ImportTask::classify) {
+    head.class_weights = weights.fresh("class_weights", {head.classes}, Init::ones(),
+                                       StorageRole::constant, DType::f32);
+  }
   const std::string text = fmt::format("{}\n", fmt::join(labels, "\n"));
   return model.set_asset("labels", "text/plain", std::as_bytes(std::span(text)));
 }
@@ -219,6 +230,21 @@ class HeadGraphs {
   Status add_classify() const {
     GraphBuilder g(model_, "classify");
     g.output("logits", logits(g, false));
+    return g.finish();
+  }
+
+  Status add_tag() const {
+    GraphBuilder g(model_, "tag");
+    g.output("logits", token_logits(g, false));
+    return g.finish();
+  }
+
+  Status add_loss_of_tags(const TextImportOptions& options) const {
+    GraphBuilder g(model_, "loss");
+    const Value scores = token_logits(g, options.dropout);
+    const Value labels = g.input("labels", DType::i32, {"batch", "seq"});
+    g.output("loss", g.op("CrossEntropy", {scores, labels},
+                          {{"label_smoothing", options.label_smoothing}}));
     return g.finish();
   }
 
@@ -268,6 +294,15 @@ class HeadGraphs {
     return l.cast(l.linear(x, head_.classifier), dtype_, DType::f32);
   }
 
+  // The logits of each token.
+  Value token_logits(GraphBuilder& g, bool trains) const {
+    const double rate = trains ? head_.dropout : 0;
+    Layers l(g, dtype_);
+    const Value hidden = l.cast(rows_(g, {.trains = trains}).hidden, DType::f32, dtype_);
+    const Value x = l.dropout(projected(l, hidden, rate), rate, kStream);
+    return l.cast(l.linear(x, head_.classifier), dtype_, DType::f32);
+  }
+
   // Random streams that no layer of an encoder has. The heads of decoders have no dropout.
   static constexpr int kStream = 3, kSecondStream = 4;
 
@@ -280,14 +315,16 @@ class HeadGraphs {
 
 }  // namespace
 
-bool may_classify(const Source& source) {
+std::optional<ImportTask> task_of_head(const Source& source) {
   const auto names = source.config.find("architectures");
   if (names == source.config.end() || !names->is_array() || names->empty()) {
-    return true;
+    return ImportTask::classify;
   }
   const auto& first = (*names)[0];
-  return first.is_string() &&
-         first.get_ref<const std::string&>().find("ForSequenceClassification") != std::string::npos;
+  const std::string name = first.is_string() ? first.get<std::string>() : "";
+  return name.ends_with("ForSequenceClassification") ? std::optional(ImportTask::classify)
+         : name.ends_with("ForTokenClassification")  ? std::optional(ImportTask::tag)
+                                                     : std::nullopt;
 }
 
 Result<TextHead> declare_head(const Source& source, const TextImportOptions& options,
@@ -297,7 +334,7 @@ Result<TextHead> declare_head(const Source& source, const TextImportOptions& opt
       "tokenizer_config.json has \"truncation_side\": \"left\", which cuts off the "
       "start of a long text. Only \"right\", which cuts off the end, is supported.");
   BOWLINE_TRY_ASSIGN(TextHead head, plan_of(source, options, weights, form));
-  if (head.task == ImportTask::classify) {
+  if (head.task != ImportTask::embed) {
     BOWLINE_TRY(add_classifier(source, options, form, width, weights, model, head));
   } else {
     head.similarity_scale = weights.constant("similarity_scale", 20, DType::f32);
@@ -323,7 +360,11 @@ Status add_head(Model& model, DType dtype, const TextHead& head, const AddRows& 
                 const TextImportOptions& options) {
   const HeadGraphs graphs(model, dtype, head, rows, width);
   BOWLINE_TRY(graphs.add_forward());
-  if (head.task != ImportTask::classify) {
+  if (head.task == ImportTask::tag) {
+    BOWLINE_TRY(graphs.add_tag());
+    return graphs.add_loss_of_tags(options);
+  }
+  if (head.task == ImportTask::embed) {
     BOWLINE_TRY(graphs.add_embed());
     return add_embed_losses(model, head, rows, width, options.dropout);
   }
@@ -343,6 +384,9 @@ Status describe_head(const Source& source, const TextHead& head, int64_t width, 
   BOWLINE_TRY(model.set_metadata("max_tokens", std::to_string(tokens)));
   BOWLINE_TRY(model.set_metadata("context_length", std::to_string(positions)));
   BOWLINE_TRY(model.set_metadata("vocabulary", std::to_string(vocabulary)));
+  if (head.task == ImportTask::tag) {
+    return {};
+  }
   BOWLINE_TRY(model.set_metadata("pooling", head.pooling));
   if (head.multi_label && head.task == ImportTask::classify) {
     BOWLINE_TRY(model.set_metadata("multi_label", "true"));

@@ -34,6 +34,7 @@ struct ProjectionForm {
   bool has_norm_bias = true;
   double eps = 1e-5;
   bool before_pooling = false;  // projects each token, and then pools
+  bool of_tags = false;         // the head of tokens has the projection, too
 };
 
 // The classification head of an architecture in transformers.
@@ -50,9 +51,9 @@ struct TextHead {
   std::string pooling;
   bool normalize = false;
   bool multi_label = false;  // a row can have any number of classes
-  bool has_head = false;     // the source has the classification head of its architecture
+  bool has_head = false;     // the source has the head of the task
   bool has_project = false;  // the model uses the projection of the source
-  // Of a classifier:
+  // Of a classifier of texts or tokens:
   std::optional<Linear> projection;
   Activation activation;
   std::optional<Norm> norm;  // behind the activation
@@ -67,8 +68,9 @@ struct TextHead {
   std::vector<int64_t> widths;  // of shortened embeddings
 };
 
-// False if "architectures" of the config names a model that does not classify whole texts.
-bool may_classify(const Source& source);
+// The task of the source's head, if there is one: `classify` or `tag` for the classes that
+// "architectures" of the config can name, or `classify` if it names none. Empty: another class.
+std::optional<ImportTask> task_of_head(const Source& source);
 
 // Reads the task, the pooling and the tensors of the classifier ("classifier.weight"), sets the
 // labels of the model, and drops the tensors of unused heads. `width`: of the hidden rows.
@@ -79,8 +81,9 @@ Result<TextHead> declare_head(const Source& source, const TextImportOptions& opt
                               const HeadForm& form, int64_t width, Weights& weights, Model& model);
 
 // Adds the entry point `forward`, which returns the hidden rows. A model for embeddings also gets
-// `embed` and the losses of embed_losses.h, a classifier gets `classify` and `loss`. `dtype`: of
-// the computation.
+// `embed` and the losses of embed_losses.h. A classifier gets `classify` and `loss`; that of tokens
+// gets `tag` ("logits", f32 [batch, seq, classes]) and `loss`, whose "labels" are i32 [batch, seq],
+// -100 for tokens that do not count. `dtype`: of the computation.
 Status add_head(Model& model, DType dtype, const TextHead& head, const AddRows& rows, int64_t width,
                 const TextImportOptions& options);
 

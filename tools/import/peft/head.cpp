@@ -24,8 +24,9 @@ std::string name_in_transformers(const Model& model, const std::string& paramete
     return parameter;
   }
   const std::string part = parameter.substr(kClassifier.size());
-  return is_roberta(model) ? std::string(kOutProj) + part
-                           : std::string(head_module(model)) + "." + part;
+  return is_roberta(model) && model.metadata("task") == "classify"
+             ? std::string(kOutProj) + part
+             : std::string(head_module(model)) + "." + part;
 }
 
 Factor factor_of(std::string name, std::vector<int64_t> shape, const std::vector<float>& values) {
@@ -82,9 +83,14 @@ std::string_view head_module(const Model& model) {
   return model.metadata("causal") == "true" ? "score" : "classifier";
 }
 
+bool has_class_head(const Model& model) {
+  const std::string task = model.metadata("task");
+  return task == "classify" || task == "tag";
+}
+
 bool in_head(const Model& model, std::string_view parameter) {
   constexpr std::string_view kParts[] = {kClassifier, "pre_classifier.", "score."};
-  return model.metadata("task") == "classify" &&
+  return has_class_head(model) &&
          std::ranges::any_of(kParts, [&](auto part) { return parameter.starts_with(part); });
 }
 

@@ -17,6 +17,9 @@ namespace bowline::peft {
 // encoders.
 std::string_view head_module(const Model& model);
 
+// True if the model classifies texts or tokens.
+bool has_class_head(const Model& model);
+
 // True if a parameter, by its Bowline or transformers name, belongs to the head.
 bool in_head(const Model& model, std::string_view parameter);
 

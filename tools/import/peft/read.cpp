@@ -59,7 +59,7 @@ Status check_saved(const Model& model, const json& config) {
   if (found == config.end() || !import::asks(*found)) {
     return {};
   }
-  const bool known = model.metadata("task") == "classify" && found->is_array() &&
+  const bool known = has_class_head(model) && found->is_array() &&
                      std::ranges::all_of(*found, [](const json& module) {
                        return module == "classifier" || module == "score";
                      });

@@ -28,7 +28,7 @@ std::string module_in_transformers(const Model& model, std::string_view module) 
   const std::string architecture = model.metadata("architecture");
   const bool has_prefix = head_module(model) == "score" ||
                           std::ranges::find(kPrefixed, architecture) != std::end(kPrefixed);
-  if (model.metadata("task") != "classify" || has_prefix) {
+  if (!has_class_head(model) || has_prefix) {
     return std::string(module);
   }
   const std::string begin = (architecture == "xlm-roberta" ? "roberta" : architecture) + ".";
@@ -59,7 +59,10 @@ std::vector<std::string> target_modules(const Model& model, const ModelInfo& inf
 
 std::string_view task_type_of(const Model& model) {
   const std::string task = model.metadata("task");
-  return task == "classify" ? "SEQ_CLS" : task == "embed" ? "FEATURE_EXTRACTION" : "CAUSAL_LM";
+  return task == "classify" ? "SEQ_CLS"
+         : task == "tag"    ? "TOKEN_CLS"
+         : task == "embed"  ? "FEATURE_EXTRACTION"
+                            : "CAUSAL_LM";
 }
 
 // Writes an integral value as an integer, and others with the digits of a float.

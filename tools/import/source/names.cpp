@@ -9,7 +9,7 @@ std::string_view name_of(ImportFormat of) {
 }
 
 std::string_view name_of(ImportTask task) {
-  constexpr std::string_view names[] = {"generate", "classify", "embed"};
+  constexpr std::string_view names[] = {"generate", "classify", "embed", "tag"};
   return names[static_cast<size_t>(task)];
 }
 

@@ -10,7 +10,9 @@ enum class ImportTask {
     /** An encoder or decoder with a classification head. */
     CLASSIFY,
     /** An encoder or decoder whose output is one vector per text. */
-    EMBED
+    EMBED,
+    /** An encoder or decoder that gives each token a label. */
+    TAG
 }
 
 /** What an import reads while it reports its progress. */
