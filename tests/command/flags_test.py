@@ -65,6 +65,12 @@ class Flags(harness.Case):
             shutil.copy(IMPORTS / "llama" / name, sentences)
         cls.embedder = cls.shared / "embedder.bowline"
         make("import", sentences, "--out", cls.embedder)
+        cls.tagger, cls.words = cls.shared / "tagger.bowline", cls.shared / "words.jsonl"
+        tagged = shutil.copytree(IMPORTS / "bert_tags", cls.shared / "tagged")
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(IMPORTS / "llama" / name, tagged)
+        make("import", tagged, "--out", cls.tagger)
+        cls.words.write_text('{"tokens": ["3", "4"], "tags": ["O", "B-knot"]}\n' * 8)
         cls.pairs, cls.triplets = cls.shared / "pairs.csv", cls.shared / "triplets.csv"
         cls.pairs.write_text("anchor,positive\n" + "3 4,5\n6,7 8\n" * 6)
         cls.triplets.write_text("anchor,positive,negative\n" + "3 4,5,9\n6,7 8,10\n" * 6)
@@ -99,14 +105,16 @@ class Flags(harness.Case):
             text = [verb, self.model, "--data", self.text, "--device", "cpu"]
             chat = [verb, self.lm, "--data", self.chat, "--device", "cpu"]
             classes = [verb, self.encoder, "--data", self.table, "--device", "cpu"]
+            words = [verb, self.tagger, "--data", self.words, "--device", "cpu"]
             pairs, triplets = ([verb, self.embedder, "--data", data, "--device", "cpu"] for data in (self.pairs, self.triplets))
             if verb == "finetune":
-                text, chat, classes, pairs, triplets = ([*call, "--steps", 0] for call in (text, chat, classes, pairs, triplets))
+                text, chat, classes, pairs, triplets, words = ([*call, "--steps", 0] for call in (text, chat, classes, pairs, triplets, words))
             extra = trained if verb == "finetune" else {}
             yield text, row | extra | groups, "on plain text; it is for "
             yield chat, window | stride | examples | groups, "on conversations; it is for "
             yield classes, window | stride | chats | groups, "on texts with labels; it is for "
             yield pairs, window | stride | chats | {"--labels": [self.labels]}, "on groups of texts; it is for "
+            yield words, window | stride | chats | groups | ({"--class-weights": ["none"]} if extra else {}), "on words with tags; it is for "
             yield pairs, {"--embed-loss": ["in-batch"]}, "the rows of the data have two texts"
             yield pairs, {"--triplet-margin": [1]}, "only the triplet loss has a margin"
             yield [*triplets, "--embed-loss", "triplet"], {"--similarity-scale": [2]}, "only the in-batch loss has a scale"

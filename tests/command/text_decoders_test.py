@@ -175,7 +175,7 @@ class TextDecoders(harness.Case):
     def test_heads_for_other_tasks(self):
         self.imported("llama_classes")
         config = json.loads((self.source / "config.json").read_text())
-        (self.source / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForTokenClassification"]}))
+        (self.source / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForQuestionAnswering"]}))
         command = ("import", self.source, "--out", self.model, "--force")
         self.expect(run(*command), BAD_FILE, "a head (score.weight) for another task", "--task embed")
         self.expect(run(*command, "--task", "embed"), OK, "dropped score.weight", "task embed")

@@ -4,6 +4,7 @@
 
 #include "data/chats.h"
 #include "data/examples.h"
+#include "data/tagged_words.h"
 #include "data/text_groups.h"
 
 namespace {
@@ -50,6 +51,20 @@ void read_groups_as(std::string_view bytes, const char* name) {
   reached_the_end = true;
 }
 
+void read_words_as(std::string_view bytes, const char* name) {
+  const auto rows = read_tagged_words(bytes, name, "", "");
+  if (!succeeded(rows)) {
+    return;
+  }
+  for (const TaggedWords& row : rows.value()) {
+    if (row.words.empty() || row.words.size() != row.tags.size()) {
+      __builtin_trap();
+    }
+    (void)succeeded(scheme_of(row.tags));
+  }
+  reached_the_end = true;
+}
+
 }  // namespace
 
 extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
@@ -75,6 +90,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'G':
       read_groups_as(bytes, "f.jsonl");
+      break;
+    case 'w':
+      read_words_as(bytes, "f.conll");
+      break;
+    case 'W':
+      read_words_as(bytes, "f.jsonl");
       break;
     case 'l':
       reached_the_end |= succeeded(read_labels(bytes, "f.txt"));

@@ -84,10 +84,10 @@ Result<Measure> evaluate(const EvalOptions& o, Model& model, const Device& devic
 // "macro_f1" as "macro F1".
 std::string spoken(std::string name) {
   std::ranges::replace(name, '_', ' ');
-  if (name == "macro f1") {
-    return "macro F1";
-  }
-  return name == "mrr at 10" ? "MRR at 10" : name;
+  return name == "macro f1"    ? "macro F1"
+         : name == "mrr at 10" ? "MRR at 10"
+         : name == "f1"        ? "F1"
+                               : name;
 }
 
 void print_confusion(const Confusion& c) {

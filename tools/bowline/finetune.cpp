@@ -132,7 +132,7 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
 
 // Declares the kinds of data on which a flag has an effect.
 void add_uses(FinetuneOptions& o) {
-  o.uses.add({"--in-order"}, kConversations | kExamples | kTextGroups);
+  o.uses.add({"--in-order"}, kConversations | kExamples | kTextGroups | kTaggedWords);
   o.uses.add({"--class-weights"}, kExamples);
   o.uses.add({"--eval-stride"}, kPlainText);
 }

@@ -22,6 +22,7 @@
 #include "data/examples.h"
 #include "tasks/labels.h"
 #include "tasks/rows.h"
+#include "tasks/tagged_text.h"
 #include "tasks/tokenize.h"
 #include "verb.h"
 
@@ -97,7 +98,7 @@ Result<std::vector<std::string>> texts_of(const PredictOptions& o) {
   return out;
 }
 
-// Runs "classify" or "embed" over texts.
+// Runs "classify", "embed" or "tag" over texts.
 class Predictor {
  public:
   static Result<Predictor> create(const PredictOptions& o) {
@@ -105,15 +106,18 @@ class Predictor {
     BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
     BOWLINE_TRY(change(model, o.changes));
     p.embed_ = o.embed || model.metadata("task") == "embed";
+    p.tags_ = !p.embed_ && model.metadata("task") == "tag";
     p.batch_ = o.batch;
     p.width_ = o.width;
     BOWLINE_REQUIRE(p.embed_ || o.width == 0,
                     "--width has no effect: the model predicts labels, not embeddings.");
     const std::string entry = p.entry();
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
-    BOWLINE_REQUIRE_CODE(find_named(info.entry_points, entry) != nullptr, Code::bad_file,
+    const EntryPointInfo* const found = find_named(info.entry_points, entry);
+    BOWLINE_REQUIRE_CODE(found != nullptr, Code::bad_file,
                          "Model \"{}\" has no entry point \"{}\"{}.", o.model, entry,
-                         p.embed_ ? "" : ": it is not a classifier");
+                         p.embed_ || p.tags_ ? "" : ": it is not a classifier");
+    p.reads_lengths_ = find_named(found->inputs, "lengths") != nullptr;
     BOWLINE_TRY_ASSIGN(p.tokenizer_, tokenizer_of(model));
     p.limit_ = length_limit(model, o.max_seq_length, kMostTextTokens);
     p.padding_ = padding_of(model);
@@ -122,6 +126,7 @@ class Predictor {
     p.prompt_ = p.embed_ ? model.metadata("prompt") : "";
     if (!p.embed_) {
       BOWLINE_TRY_ASSIGN(p.labels_, labels_in(model));
+      BOWLINE_TRY_ASSIGN(p.scheme_, p.tags_ ? scheme_of(p.labels_) : TagScheme::words);
     }
     p.model_.emplace(std::move(model));
     return p;
@@ -130,11 +135,12 @@ class Predictor {
   // Tokenizes and truncates the texts, and makes plans for their lengths.
   Status place(const Device& device, std::span<const std::string> texts) {
     for (const std::string& given : texts) {
-      BOWLINE_TRY_ASSIGN(std::vector<int32_t> ids,
-                         encode_cut(*tokenizer_, prompt_ + given, limit_, cut_));
-      BOWLINE_REQUIRE(!ids.empty(), "A text is empty.");
-      lengths_.push_back(static_cast<int64_t>(ids.size()));
-      ids_.push_back(std::move(ids));
+      BOWLINE_TRY_ASSIGN(text::Encoding encoding,
+                         encode_limited(*tokenizer_, prompt_ + given, limit_, cut_));
+      BOWLINE_REQUIRE(!encoding.ids.empty(), "A text is empty.");
+      lengths_.push_back(static_cast<int64_t>(encoding.ids.size()));
+      words_.push_back(tags_ ? words_of(given, encoding) : std::vector<TextWord>());
+      ids_.push_back(std::move(encoding.ids));
     }
     batch_ = std::min(batch_, std::max<int64_t>(1, static_cast<int64_t>(texts.size())));
     const Buckets buckets(lengths_, false);
@@ -148,24 +154,45 @@ class Predictor {
     return name_columns();
   }
 
-  // Returns the outputs in the order of the texts.
+  // Returns the outputs in the order of the texts. Tags have a row of logits for each word.
   Result<std::vector<std::vector<float>>> run() {
     std::vector<std::vector<float>> out(ids_.size());
-    BOWLINE_TRY_ASSIGN(Array made, make_array(dtype_, {batch_, columns_}));
-    const Tensor output = made.tensor(embed_ ? "embedding" : "logits");
     for (const std::vector<size_t>& rows : evaluation_batches(lengths_, batch_, 0)) {
-      BOWLINE_TRY(session_->run(entry(), padded_.fill(ids_, rows), {&output, 1}));
+      const std::array<Tensor, 2> inputs = padded_.fill(ids_, rows);
+      const int64_t tokens = tags_ ? inputs[0].shape[1] : 1;
+      BOWLINE_TRY_ASSIGN(Array made, tags_ ? make_array(dtype_, {batch_, tokens, columns_})
+                                           : make_array(dtype_, {batch_, columns_}));
+      const Tensor output = made.tensor(embed_ ? "embedding" : "logits");
+      BOWLINE_TRY(
+          session_->run(entry(), std::span(inputs).first(reads_lengths_ ? 2 : 1), {&output, 1}));
       const std::vector<float> values = floats_of(made);
       for (size_t i = 0; i < rows.size(); ++i) {
-        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i) * columns_;
-        out[rows[i]].assign(begin, begin + columns_);
-        shorten(out[rows[i]]);
+        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i) * tokens * columns_;
+        std::vector<float>& to = out[rows[i]];
+        for (const TextWord& word : words_[rows[i]]) {
+          const auto at = begin + static_cast<std::ptrdiff_t>(word.token) * columns_;
+          to.insert(to.end(), at, at + columns_);
+        }
+        if (!tags_) {
+          to.assign(begin, begin + columns_);
+        }
+        shorten(to);
       }
     }
     return out;
   }
 
-  nlohmann::json json_of(const std::string& text, std::span<const float> values) const {
+  // `number`: of the text.
+  nlohmann::json json_of(size_t number, const std::string& text,
+                         std::span<const float> values) const {
+    if (tags_) {
+      std::vector<std::vector<double>> all;
+      for (size_t i = 0; i < words_[number].size(); ++i) {
+        const auto classes = static_cast<size_t>(columns_);
+        all.push_back(probabilities(values.subspan(i * classes, classes), false));
+      }
+      return tagged_json(text, words_[number], all, labels_, scheme_);
+    }
     nlohmann::json row = {{"text", text}};
     if (embed_) {
       row["embedding"] = std::vector<float>(values.begin(), values.end());
@@ -197,7 +224,7 @@ class Predictor {
 
  private:
   Predictor() = default;
-  std::string entry() const { return embed_ ? "embed" : "classify"; }
+  std::string entry() const { return embed_ ? "embed" : tags_ ? "tag" : "classify"; }
 
   // Cuts an embedding to --width. If the model normalizes embeddings, its length is 1 again.
   void shorten(std::vector<float>& embedding) const {
@@ -221,7 +248,8 @@ class Predictor {
   Status name_columns() {
     BOWLINE_TRY_ASSIGN(const PlanInfo plan, session_->describe());
     dtype_ = plan.segments[0].outputs[0].dtype;
-    columns_ = plan.segments[0].outputs[0].shape[1];
+    const TensorShape& shape = plan.segments[0].outputs[0].shape;
+    columns_ = shape[shape.size() - 1];
     BOWLINE_REQUIRE(width_ <= columns_, "--width is {}, but an embedding has {} values.", width_,
                     columns_);
     for (auto c = static_cast<int64_t>(labels_.size()); c < columns_ && !embed_; ++c) {
@@ -246,16 +274,31 @@ class Predictor {
   int64_t batch_ = 1;
   int32_t padding_ = 0;
   uint64_t cut_ = 0;
+  std::vector<std::vector<TextWord>> words_;  // of each text, for tags
+  TagScheme scheme_ = TagScheme::words;
   bool embed_ = false;
+  bool tags_ = false;
+  bool reads_lengths_ = true;
   bool several_ = false;
 };
 
-// Prints a line per text: the label with its probability, or the values of the embedding.
+// Prints a line per text: the label with its probability, the tagged words, or the values of the
+// embedding.
 void print_plain(const nlohmann::json& row) {
   if (row.contains("embedding")) {
     print("{}\n",
           fmt::format("{:.6g}", fmt::join(row["embedding"].get<std::vector<float>>(), " ")));
     return;
+  }
+  for (const char* const list : {"entities", "words"}) {
+    if (row.contains(list)) {
+      const std::string all = joined(row[list], [](const nlohmann::json& item) {
+        return fmt::format("{} ({} {:.4f})", item["text"].get<std::string>(),
+                           item["label"].get<std::string>(), item["score"].get<double>());
+      });
+      print("{}\n", all.empty() ? "no entity" : all);
+      return;
+    }
   }
   const nlohmann::json given =
       row.contains("labels") ? row["labels"] : nlohmann::json::array({row["label"]});
@@ -281,7 +324,7 @@ Result<int> run(const PredictOptions& o) {
   }
   BOWLINE_TRY_ASSIGN(const std::vector<std::vector<float>> values, predictor.run());
   for (size_t i = 0; i < texts.size(); ++i) {
-    const nlohmann::json row = predictor.json_of(texts[i], values[i]);
+    const nlohmann::json row = predictor.json_of(i, texts[i], values[i]);
     (o.format == "json" ? print_json_line : print_plain)(row);
   }
   return kOk;
@@ -291,13 +334,13 @@ Result<int> run(const PredictOptions& o) {
 
 void add_predict(CLI::App& app, Context& context) {
   const auto [verb, o] = add_verb<PredictOptions>(
-      app, context, run, "predict", "Predicts labels of texts, or computes embeddings",
+      app, context, run, "predict", "Predicts labels or entities of texts, or embeddings",
       "# The label of a text, or of each row of a table\n"
       "bowline predict tuned.bowline \"A library that draws maps\"\n"
       "bowline predict tuned.bowline --file texts.csv\n"
       "# The embedding of a text\n"
       "bowline predict minilm.bowline --embed \"A game of chess\"");
-  verb->add_option("model", o->model, "Model file that classifies or embeds texts")->required();
+  verb->add_option("model", o->model, "Model file that labels or embeds texts")->required();
   CLI::Option* texts = verb->add_option("texts", o->texts, "Texts [the lines of standard input]");
   add_text(verb, "--file", o->file, "Read lines, or rows of .csv, .tsv or .jsonl", "FILE")
       ->excludes(texts);

@@ -6,7 +6,8 @@
 namespace bowline::command {
 
 void add_data(CLI::App* verb, DataOptions& o) {
-  add_text(verb, "--data", o.data, "Text, .jsonl, .csv, .tsv, or a folder", "FILE")->required();
+  add_text(verb, "--data", o.data, "Text, .jsonl, .csv, .tsv, .conll, or a folder", "FILE")
+      ->required();
   add_number(verb, "--max-seq-length", o.max_seq_length,
              "Cut rows to this many tokens [the model's limit]", 1, 1 << 20);
   add_choice(verb, "--train-on", o.train_on, "Counted tokens",
@@ -28,10 +29,11 @@ void add_data(CLI::App* verb, DataOptions& o) {
                  "Pad every batch to the longest row of the data");
   o.uses = FlagUses(verb);
   o.uses.add({"--as-text"}, kPlainText);
-  o.uses.add({"--max-seq-length", "--pad-to-longest"}, kConversations | kExamples | kTextGroups);
+  o.uses.add({"--max-seq-length", "--pad-to-longest"},
+             kConversations | kExamples | kTextGroups | kTaggedWords);
   o.uses.add({"--train-on", "--chat-format"}, kConversations);
-  o.uses.add({"--text-field", "--label-field"}, kExamples | kTextGroups);
-  o.uses.add({"--labels"}, kExamples);
+  o.uses.add({"--text-field", "--label-field"}, kExamples | kTextGroups | kTaggedWords);
+  o.uses.add({"--labels"}, kExamples | kTaggedWords);
   o.uses.add({"--embed-loss", "--similarity-scale", "--triplet-margin"}, kTextGroups);
 }
 

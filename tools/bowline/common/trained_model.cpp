@@ -57,6 +57,9 @@ Status check(const Model& model, const std::string& path) {
     BOWLINE_TRY(check_entry(info, path, "loss", trained));
     return check_entry(info, path, "embed", std::span(trained).first(2));
   }
+  if (task == "tag") {
+    BOWLINE_TRY(check_entry(info, path, "tag", {&tokens, 1}));
+  }
   if (task != "classify") {
     const Need needs[] = {tokens, {"labels", DType::i32, 2, "[batch, seq]"}};
     return check_entry(info, path, "loss", needs);

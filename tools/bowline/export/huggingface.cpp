@@ -88,8 +88,11 @@ Status add_labels(const Model& model, json& config) {
   }
   config["id2label"] = names;
   config["label2id"] = numbers;
-  config["problem_type"] = model.metadata("multi_label") == "true" ? "multi_label_classification"
-                                                                   : "single_label_classification";
+  if (model.metadata("task") == "classify") {
+    config["problem_type"] = model.metadata("multi_label") == "true"
+                                 ? "multi_label_classification"
+                                 : "single_label_classification";
+  }
   return {};
 }
 
@@ -116,6 +119,17 @@ Status rename_class(ExportedModel& out, std::string_view to) {
                 "(\"architectures\").");
 }
 
+// The head of an encoder that labels tokens.
+Status add_tag_head(const Model& model, const ClassHead& head, ExportedModel& out) {
+  std::string name(head.class_name);
+  name.replace(name.find("ForSequence"), std::string_view("ForSequence").size(), "ForToken");
+  out.config["architectures"] = {name};
+  for (ExportedTensor& t : out.tensors) {
+    t.name = (t.name.starts_with("classifier.") ? "" : std::string(head.prefix)) + t.name;
+  }
+  return add_labels(model, out.config);
+}
+
 Status add_class_head(const Model& model, ExportedModel& out) {
   const std::string task = model.metadata("task");
   const std::string type = text_at(out.config, "model_type");
@@ -124,6 +138,11 @@ Status add_class_head(const Model& model, ExportedModel& out) {
   const bool is_decoder = model.metadata("causal") == "true";
   if (is_decoder && task == "embed") {
     return rename_class(out, "Model");
+  }
+  if (task == "tag") {
+    BOWLINE_REQUIRE(head != std::end(kClassHeads),
+                    "The export of a decoder that tags words is not supported.");
+    return add_tag_head(model, *head, out);
   }
   if (task != "classify") {
     return {};

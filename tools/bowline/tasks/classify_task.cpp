@@ -86,11 +86,7 @@ class ClassifyTask final : public RowTask<Texts> {
   }
 
   Status prepare(Model& model) const override {
-    std::string lines;
-    for (const std::string& label : labels_) {
-      lines += label + "\n";
-    }
-    BOWLINE_TRY(model.set_asset("labels", "text/plain", std::as_bytes(std::span(lines))));
+    BOWLINE_TRY(set_labels(model, labels_));
     if (weights_.empty()) {
       return {};
     }
@@ -141,35 +137,6 @@ class ClassifyTask final : public RowTask<Texts> {
   std::vector<int32_t> classes_;  // for texts with one label
   std::array<Tensor, 3> tensors_;
 };
-
-// Returns the labels of --labels, else of the model, else of the data.
-Result<std::vector<std::string>> choose_labels(const Model& model, const DataOptions& o,
-                                               std::vector<std::string> of_rows) {
-  BOWLINE_TRY_ASSIGN(std::vector<std::string> labels, labels_in(model));
-  if (!o.labels.empty()) {
-    BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(o.labels, true));
-    BOWLINE_TRY_ASSIGN(std::vector<std::string> given, read_labels(bytes, o.labels));
-    BOWLINE_REQUIRE_CODE(labels.empty() || labels == given, Code::bad_file,
-                         "--labels \"{}\" holds other labels than the model, or in another order.",
-                         o.labels);
-    labels = std::move(given);
-  }
-  const bool of_data = labels.empty();
-  if (of_data) {
-    labels = std::move(of_rows);
-  }
-  for (const std::string& label : labels) {
-    BOWLINE_REQUIRE_CODE(
-        !label.empty() && label.find_first_of("\r\n") == std::string::npos, Code::bad_file,
-        "\"{}\" has the label \"{}\". A label must be one line of text.", o.data, label);
-  }
-  BOWLINE_TRY_ASSIGN(const int64_t classes, classes_of(model));
-  BOWLINE_REQUIRE_CODE(
-      static_cast<int64_t>(labels.size()) == classes, Code::bad_file,
-      "{} \"{}\" has {} labels, but the classification head of the model has {} classes.",
-      of_data ? "The data" : "File", of_data ? o.data : o.labels, labels.size(), classes);
-  return labels;
-}
 
 Result<Texts> encode(const Model& model, std::vector<Example> examples, const std::string& file,
                      std::span<const std::string> labels, const LengthLimit& limit) {
@@ -228,12 +195,7 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
     BOWLINE_TRY_ASSIGN(valid, read_file(o.valid, fields));
     held_out_file = o.valid;
   } else {
-    std::vector<Example> kept;
-    for (size_t i = 0; i < data.examples.size(); ++i) {
-      (held_out_row(i, data.examples.size()) ? valid.examples : kept)
-          .push_back(std::move(data.examples[i]));
-    }
-    data.examples = std::move(kept);
+    hold_out(data.examples, valid.examples);
     valid.hash = data.hash;
   }
   if (purpose == Purpose::training) {

@@ -347,12 +347,7 @@ Result<std::unique_ptr<Task>> make_embed_task(const Model& model, const DataOpti
         list_of(valid.groups.fields), valid.groups.score.empty() ? "" : " and a score", o.data,
         list_of(data.groups.fields), data.groups.score.empty() ? "" : " and a score");
   } else {
-    std::vector<TextGroup> kept;
-    for (size_t i = 0; i < data.groups.rows.size(); ++i) {
-      (held_out_row(i, data.groups.rows.size()) ? valid.groups.rows : kept)
-          .push_back(std::move(data.groups.rows[i]));
-    }
-    data.groups.rows = std::move(kept);
+    hold_out(data.groups.rows, valid.groups.rows);
   }
   if (purpose == Purpose::training) {
     BOWLINE_REQUIRE_CODE(!data.groups.rows.empty(), Code::bad_file,

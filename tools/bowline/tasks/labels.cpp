@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "common/find.h"
+#include "common/text.h"
 #include "data/examples.h"
 
 namespace bowline::command {
@@ -36,6 +37,42 @@ Result<std::vector<std::string>> labels_in(const Model& model) {
                        "The model names {} labels, and its head has {} classes.", out.size(),
                        classes);
   return out;
+}
+
+Result<std::vector<std::string>> choose_labels(const Model& model, const DataOptions& o,
+                                               std::vector<std::string> of_rows) {
+  BOWLINE_TRY_ASSIGN(std::vector<std::string> labels, labels_in(model));
+  if (!o.labels.empty()) {
+    BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(o.labels, true));
+    BOWLINE_TRY_ASSIGN(std::vector<std::string> given, read_labels(bytes, o.labels));
+    BOWLINE_REQUIRE_CODE(labels.empty() || labels == given, Code::bad_file,
+                         "--labels \"{}\" holds other labels than the model, or in another order.",
+                         o.labels);
+    labels = std::move(given);
+  }
+  const bool of_data = labels.empty();
+  if (of_data) {
+    labels = std::move(of_rows);
+  }
+  for (const std::string& label : labels) {
+    BOWLINE_REQUIRE_CODE(
+        !label.empty() && label.find_first_of("\r\n") == std::string::npos, Code::bad_file,
+        "\"{}\" has the label \"{}\". A label must be one line of text.", o.data, label);
+  }
+  BOWLINE_TRY_ASSIGN(const int64_t classes, classes_of(model));
+  BOWLINE_REQUIRE_CODE(
+      static_cast<int64_t>(labels.size()) == classes, Code::bad_file,
+      "{} \"{}\" has {} labels, but the classification head of the model has {} classes.",
+      of_data ? "The data" : "File", of_data ? o.data : o.labels, labels.size(), classes);
+  return labels;
+}
+
+Status set_labels(Model& model, std::span<const std::string> labels) {
+  std::string lines;
+  for (const std::string& label : labels) {
+    lines += label + "\n";
+  }
+  return model.set_asset("labels", "text/plain", std::as_bytes(std::span(lines)));
 }
 
 bool gives_several(const Model& model) { return model.metadata("multi_label") == "true"; }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bowline.h"
+#include "tasks/task.h"
 
 namespace bowline::command {
 
@@ -14,6 +15,13 @@ Result<int64_t> classes_of(const Model& model);
 // Returns the names of the classes. Empty: the model has no names.
 // Errors  bad_file: the number of names differs from the number of classes.
 Result<std::vector<std::string>> labels_in(const Model& model);
+// Returns the labels of --labels, else of the model, else `of_rows`, those of the data.
+// Errors  bad_file: their number differs from the number of classes, a label has several lines, or
+//         --labels contradicts the model.
+Result<std::vector<std::string>> choose_labels(const Model& model, const DataOptions& options,
+                                               std::vector<std::string> of_rows);
+// Stores the labels in the model.
+Status set_labels(Model& model, std::span<const std::string> labels);
 // With several labels per text: the smallest probability at which a label is predicted.
 inline constexpr double kSure = 0.5;
 // True if a text can have several labels.

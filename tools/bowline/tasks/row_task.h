@@ -31,6 +31,16 @@ struct TokenRows {
   }
 };
 
+// Moves the rows that are held out (held_out_row()) to the end of another list.
+template <class Row>
+void hold_out(std::vector<Row>& rows, std::vector<Row>& held_out) {
+  std::vector<Row> kept;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    (held_out_row(i, rows.size()) ? held_out : kept).push_back(std::move(rows[i]));
+  }
+  rows = std::move(kept);
+}
+
 // `Rows` derives from TokenRows.
 template <class Rows>
 class RowTask : public Task {

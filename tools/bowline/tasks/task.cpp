@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "base/words.h"
 #include "data/columns.h"
 #include "tasks/tokenize.h"
 
@@ -21,10 +22,9 @@ bool is_data_folder(const std::string& path) {
 }
 
 constexpr InputKind kDataKinds[] = {
-    {kPlainText, "plain text"},
-    {kConversations, "conversations"},
-    {kExamples, "texts with labels"},
-    {kTextGroups, "groups of texts"},
+    {kPlainText, "plain text"},        {kConversations, "conversations"},
+    {kExamples, "texts with labels"},  {kTextGroups, "groups of texts"},
+    {kTaggedWords, "words with tags"},
 };
 
 DataKind kind_of(const Model& model, const DataOptions& o) {
@@ -33,6 +33,9 @@ DataKind kind_of(const Model& model, const DataOptions& o) {
   }
   if (model.metadata("task") == "embed") {
     return kTextGroups;
+  }
+  if (model.metadata("task") == "tag") {
+    return kTaggedWords;
   }
   // A model that reads bytes has no chat format, so JSON lines count as plain text. Reading them as
   // plain text then reports a clear error.
@@ -72,16 +75,19 @@ Status check_data_flags(const Model& model, const DataOptions& o) {
 Result<std::unique_ptr<Task>> make_task(const Model& model, const std::string& path,
                                         const DataOptions& o, Purpose purpose) {
   const std::string task = model.metadata("task");
-  BOWLINE_REQUIRE_CODE(
-      task.empty() || task == "generate" || task == "classify" || task == "embed", Code::bad_file,
-      "Model \"{}\" is for the task \"{}\". Only models for the tasks generate, classify and "
-      "embed can be trained or evaluated.",
-      path, task);
+  BOWLINE_REQUIRE_CODE(task.empty() || is_one_of("generate classify embed tag", task),
+                       Code::bad_file,
+                       "Model \"{}\" is for the task \"{}\". Only models for the tasks generate, "
+                       "classify, embed and "
+                       "tag can be trained or evaluated.",
+                       path, task);
   switch (kind_of(model, o)) {
     case kExamples:
       return make_classify_task(model, o, purpose);
     case kTextGroups:
       return make_embed_task(model, o, purpose);
+    case kTaggedWords:
+      return make_tag_task(model, o, purpose);
     case kConversations:
       return make_chat_task(model, o, purpose);
     case kPlainText:

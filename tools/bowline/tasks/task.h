@@ -1,6 +1,6 @@
 // The interface between the data and a training or evaluation run. There is one task per kind of
 // data: plain text (text_task), conversations (chat_task), texts with labels (classify_task),
-// groups of texts (embed_task).
+// groups of texts (embed_task), words with tags (tag_task).
 #pragma once
 
 #include <functional>
@@ -20,7 +20,13 @@
 namespace bowline::command {
 
 // Kinds of data.
-enum DataKind : unsigned { kPlainText = 1, kConversations = 2, kExamples = 4, kTextGroups = 8 };
+enum DataKind : unsigned {
+  kPlainText = 1,
+  kConversations = 2,
+  kExamples = 4,
+  kTextGroups = 8,
+  kTaggedWords = 16
+};
 
 // The flags for the data. An empty value means the default of the library or the model.
 struct DataOptions {
@@ -32,7 +38,7 @@ struct DataOptions {
   uint64_t eval_batches = 0;  // limit for an evaluation; the batches are spread evenly; 0: no limit
   uint64_t seed = TrainOptions{}.seed;
   bool as_text = false;
-  // For conversations, texts with labels and groups of texts.
+  // For all kinds but plain text.
   int64_t max_seq_length = 0;  // 0: see length_limit()
   bool in_order = false;
   bool pad_to_longest = false;
@@ -143,5 +149,7 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
                                                  Purpose purpose);
 Result<std::unique_ptr<Task>> make_embed_task(const Model& model, const DataOptions& options,
                                               Purpose purpose);
+Result<std::unique_ptr<Task>> make_tag_task(const Model& model, const DataOptions& options,
+                                            Purpose purpose);
 
 }  // namespace bowline::command

@@ -1,5 +1,6 @@
 #include "tasks/tokenize.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/status.h"
@@ -42,15 +43,49 @@ LengthLimit length_limit(const Model& model, int64_t flag, int64_t otherwise) {
   return limit;
 }
 
-Result<std::vector<int32_t>> encode_cut(const text::Tokenizer& tokenizer, std::string_view text,
-                                        const LengthLimit& limit, uint64_t& cut) {
+Result<text::Encoding> encode_limited(const text::Tokenizer& tokenizer, std::string_view text,
+                                      const LengthLimit& limit, uint64_t& cut) {
   BOWLINE_TRY_ASSIGN(text::Encoding all, tokenizer.encode(text));
   const auto most = static_cast<size_t>(limit.tokens);
   if (all.ids.size() > most) {
     ++cut;
     BOWLINE_TRY_ASSIGN(all, tokenizer.encode(text, {.max_tokens = most}));
   }
+  return all;
+}
+
+Result<std::vector<int32_t>> encode_cut(const text::Tokenizer& tokenizer, std::string_view text,
+                                        const LengthLimit& limit, uint64_t& cut) {
+  BOWLINE_TRY_ASSIGN(text::Encoding all, encode_limited(tokenizer, text, limit, cut));
   return std::move(all.ids);
+}
+
+Result<WordTokens> encode_words(const text::Tokenizer& tokenizer,
+                                std::span<const std::string> words, const LengthLimit& limit,
+                                uint64_t& cut) {
+  std::string text;
+  std::vector<size_t> begins;
+  for (const std::string& word : words) {
+    text += text.empty() ? "" : " ";
+    begins.push_back(text.size());
+    text += word;
+  }
+  BOWLINE_TRY_ASSIGN(text::Encoding all, encode_limited(tokenizer, text, limit, cut));
+  WordTokens out;
+  out.first.resize(words.size());
+  for (size_t i = 0; i < all.ids.size(); ++i) {
+    size_t begin = all.offsets[i].begin;
+    if (all.special[i] != 0 || begin == all.offsets[i].end) {
+      continue;
+    }
+    // A token can begin with the space before its word, or be this space.
+    begin += text[begin] == ' ' ? 1 : 0;
+    const auto word = std::ranges::upper_bound(begins, begin) - begins.begin() - 1;
+    std::optional<size_t>& first = out.first[static_cast<size_t>(word)];
+    first = first.value_or(i);
+  }
+  out.ids = std::move(all.ids);
+  return out;
 }
 
 }  // namespace bowline::command

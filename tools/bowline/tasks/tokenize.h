@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,10 +29,21 @@ struct LengthLimit {
 // if --max-seq-length is not given; then `otherwise` is its value.
 LengthLimit length_limit(const Model& model, int64_t flag, int64_t otherwise);
 
-// Returns the ids of a text, with the tokens that the tokenizer adds. Truncates a longer text to
-// the limit and counts it in `cut`.
+// Returns the tokens of a text, with those that the tokenizer adds. Truncates a longer text to the
+// limit and counts it in `cut`. encode_cut() returns only the ids.
+Result<text::Encoding> encode_limited(const text::Tokenizer& tokenizer, std::string_view text,
+                                      const LengthLimit& limit, uint64_t& cut);
 Result<std::vector<int32_t>> encode_cut(const text::Tokenizer& tokenizer, std::string_view text,
                                         const LengthLimit& limit, uint64_t& cut);
+
+// The tokens of words: those of the words with a space between them.
+struct WordTokens {
+  std::vector<int32_t> ids;
+  std::vector<std::optional<size_t>> first;  // the first token of each word; empty: cut off
+};
+Result<WordTokens> encode_words(const text::Tokenizer& tokenizer,
+                                std::span<const std::string> words, const LengthLimit& limit,
+                                uint64_t& cut);
 
 // Returns an integer of the metadata, the first of a list. Empty: the entry is missing or not an
 // integer.
