@@ -106,6 +106,25 @@ class Tags(harness.Case):
         line, = self.predicted("4 55")
         self.assertEqual([(w["label"], w["text"], w["start"], w["end"]) for w in line["words"]], [("low", "4", 0, 1), ("high", "55", 2, 4)])
 
+    def test_words_of_a_plain_text(self):
+        """Of a tokenizer with pieces of words, and of a text with characters of several bytes."""
+        self.new_head(tags=["low", "high"])
+        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "##a", "##b", "\u6771", "\u4eac", "-", ",", "\u00e9", "##\u00e9", "\u2026"]
+        source = self.folder / "source"
+        (source / "tokenizer.json").write_text(json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
+            "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": False, "lowercase": True},
+            "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": None, "decoder": None,
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                      "vocab": {piece: i for i, piece in enumerate(pieces)}}}))
+        labels = self.folder / "labels.txt"
+        self.expect(run("import", source, "--task", "tag", "--labels", labels, "--out", self.model, "--force"), OK)
+        text = "ab\u00e9 \u6771\u4eac,a-b\u2026 \u00e9"
+        line, = self.predicted(text, model=self.model)
+        self.assertEqual([w["text"] for w in line["words"]], ["ab\u00e9", "\u6771", "\u4eac", ",", "a", "-", "b", "\u2026", "\u00e9"])
+        for word in line["words"]:
+            self.assertEqual(text[word["start"]:word["end"]], word["text"])
+
     def test_columns(self):
         self.imported("bert_tags")
         rows = self.sentences(3)

@@ -9,10 +9,45 @@
 namespace bowline::command {
 namespace {
 
-// A letter or digit of ASCII, or any other code point than those of ASCII.
-bool is_letter(char c) {
-  return static_cast<unsigned char>(c) >= 0x80 || (c >= '0' && c <= '9') ||
-         (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+// Decodes the code point that begins at a byte of well-formed UTF-8.
+char32_t point_at(std::string_view text, size_t at) {
+  const size_t length = utf8_length(text.substr(at));
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
+  char32_t point = length <= 1 ? byte(0) : byte(0) & (0x7Fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    point = point << 6 | (byte(i) & 0x3Fu);
+  }
+  return point;
+}
+
+// True for characters that words consist of. Each character of Chinese and Japanese, and each
+// punctuation mark, is a word of its own.
+bool joins_words(char32_t c) {
+  if (c < 0x80) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  }
+  constexpr std::pair<char32_t, char32_t> kAlone[] = {
+      {0x80, 0xBF},        // controls, spaces, signs and punctuation of Latin-1
+      {0x2000, 0x206F},    // General Punctuation
+      {0x2E80, 0x312F},    // CJK radicals, symbols and punctuation, Hiragana, Katakana, Bopomofo
+      {0x3190, 0x4DBF},    // Kanbun to CJK Extension A
+      {0x4E00, 0x9FFF},    // CJK Unified Ideographs
+      {0xF900, 0xFAFF},    // CJK Compatibility Ideographs
+      {0xFE30, 0xFE6F},    // CJK Compatibility Forms, Small Form Variants
+      {0xFF00, 0xFFEF},    // Halfwidth and Fullwidth Forms
+      {0x20000, 0x3FFFF},  // CJK extensions B and later
+  };
+  return std::ranges::none_of(
+      kAlone, [&](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+// True if the characters before and behind a byte belong to one word.
+bool joins_at(std::string_view text, size_t at) {
+  size_t before = at - 1;
+  while (before > 0 && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) {
+    --before;
+  }
+  return joins_words(point_at(text, before)) && joins_words(point_at(text, at));
 }
 
 // Counts the code points before a byte: those bytes that do not continue one.
@@ -40,9 +75,10 @@ std::vector<TextWord> words_of(std::string_view text, const text::Encoding& enco
       continue;
     }
     at.begin += text[at.begin] == ' ' ? 1 : 0;
-    const bool continues = !out.empty() && at.begin <= out.back().offset.end && at.begin > 0 &&
-                           at.begin < text.size() && is_letter(text[at.begin - 1]) &&
-                           is_letter(text[at.begin]);
+    const uint32_t end = out.empty() ? 0 : out.back().offset.end;
+    const bool is_adjacent = !out.empty() && at.begin == end && at.begin < text.size();
+    // Several tokens can share a character.
+    const bool continues = at.begin < end || (is_adjacent && joins_at(text, at.begin));
     if (continues) {
       out.back().offset.end = std::max(out.back().offset.end, at.end);
     } else if (at.begin < at.end) {

@@ -12,8 +12,9 @@
 
 namespace bowline::command {
 
-// The words of a text, as its tokens show them: a token belongs to the word before if it follows
-// without a space, and both sides of the border are letters or digits.
+// Splits a text into words at the borders of tokens. A token continues the word before if no space
+// separates them, and the characters on both sides of the border are letters or digits of ASCII, or
+// any other characters but punctuation of Unicode and the characters of Chinese and Japanese.
 struct TextWord {
   size_t token = 0;     // its first token
   text::Offset offset;  // of the word in the text, in bytes
