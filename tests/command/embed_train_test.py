@@ -74,6 +74,13 @@ class EmbedTraining(harness.Case):
         self.assertGreater(after["recall_at_1"], before["recall_at_1"] + 0.2)
         self.assertLess(after["nats_per_pair"], before["nats_per_pair"])
 
+    def test_repeated_texts_are_reported(self):
+        rows = [{"anchor": f"{t}", "positive": f"{t + 1}"} for t in range(3, 23)]
+        self.write(rows)
+        self.assertNotIn("another row has, too", self.finetune("--steps", 1, "--valid", self.data).stdout)
+        self.write(rows + [{"anchor": "40", "positive": "4"}])
+        self.finetune("--steps", 1, "--valid", self.data, texts=("2 of 21 rows have a second text that another row has, too.",))
+
     def test_measures_of_pairs(self):
         """The loss, the ranks and the recall, computed from the embeddings in another way."""
         rows = self.pairs(20)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "base/escape.h"
 #include "base/parse.h"
@@ -95,6 +96,7 @@ class EmbedTask final : public RowTask<Groups> {
         {"held out", fmt::format("{} {}", held_out_.ids.size(), group)}};
     info_.sizes = {{group, held_out_.ids.size()}};
     info_.notes = {fmt::format("texts of {} ", group) + cut_note_};
+    note_repeated_texts();
     info_.settings.emplace_back("text-field", list_of(fields));
     append_if(is_scored(), info_.settings, "label-field", held_out_.score);
     append_if(has_third(), info_.settings, "embed-loss", o_.embed_loss);
@@ -162,6 +164,25 @@ class EmbedTask final : public RowTask<Groups> {
   }
 
  private:
+  // Equal texts in a batch are taken for different answers, which is wrong.
+  void note_repeated_texts() {
+    std::map<std::string_view, uint64_t> counts;
+    for (const std::string& text : train_.second_texts) {
+      ++counts[text];
+    }
+    uint64_t rows = 0;
+    for (const auto& [text, count] : counts) {
+      rows += count > 1 ? count : 0;
+    }
+    if (is_ranking() && rows > 0) {
+      info_.notes.push_back(
+          fmt::format("{} of {} rows have a second text that another row has, too. If both are in "
+                      "one batch, the "
+                      "text of the other row counts as a wrong answer.",
+                      rows, train_.second_texts.size()));
+    }
+  }
+
   bool is_scored() const { return loss_.entry == kScore.entry; }
   bool is_ranking() const { return !is_scored() && loss_.entry != kTriplet.entry; }
   bool has_third() const { return !held_out_.third.empty(); }
