@@ -11,9 +11,10 @@ set of the process.
   lstm       a training step of a language model of one LSTM layer: 256 wide, 16 rows of 64 bytes
   mobilenet  a training step of MobileNetV2 on 8 images of 96 x 96, and inference of one, also in
              ONNX Runtime where it is installed (pip install onnxruntime)
-  encoder    a training step of a classifier over the sentence encoder in --encoder, batch 16 x 128,
-             and the embedding of one text of 32 tokens, also in ONNX Runtime (pip install
-             transformers onnxruntime onnxscript)
+  encoder    a training step of a classifier over the sentence encoder in --encoder, batch 16 x 128;
+             one of embeddings on 32 pairs of texts; and the embedding of one text of 32 tokens,
+             also in ONNX Runtime (pip install transformers sentence-transformers onnxruntime
+             onnxscript)
   decoder    the shape of SmolLM2-135M: prompts and tokens in bf16, q8_0 and q4_0 beside llama.cpp,
              and a LoRA step beside PEFT (pip install transformers peft llama-cpp-python)
   gpt2       a training step of GPT-2 124M in bf16 on the GPU of --cuda, of 1 x 256, 4 x 1024 and

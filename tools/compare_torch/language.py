@@ -3,8 +3,9 @@ people use for them.
 
 encoder    a sentence encoder of transformers in the folder --encoder, such as
            samples/classify/get_model prints: a training step of a classifier over it, batch 16 x
-           128, AdamW, beside PyTorch; the embedding of one text of 32 tokens beside PyTorch and
-           ONNX Runtime
+           128, AdamW, beside PyTorch; a training step of embeddings on pairs of texts, batch 32 x
+           32, beside PyTorch with the loss of sentence-transformers; the embedding of one text of
+           32 tokens beside PyTorch and ONNX Runtime
 decoder    the shape of SmolLM2-135M with random weights: prompts of 256 tokens, and 128 tokens
            after a prompt of 32, compared with llama.cpp on the same files in bf16, q8_0 and q4_0; a
            LoRA step of rank
@@ -24,14 +25,14 @@ import time
 
 from sides import Bowline, Failure, Torch, in_turn, line, median_time, onnx_session, print_machine, time_training
 
-TRAIN, EMBED, LORA = (16, 128), (1, 32), (4, 128)
+TRAIN, PAIRS, EMBED, LORA = (16, 128), (32, 32), (1, 32), (4, 128)
 CLASSES, RANK = 10, 8
 PROMPT, BEHIND, TOKENS = 256, 32, 128
 DECODER = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
            "num_key_value_heads": 3, "max_position_embeddings": 2048, "rope_theta": 100000.0, "tie_word_embeddings": True}
 ENCODINGS = ("bf16", "q8_0", "q4_0")
 # The peer's time over Bowline's.
-AIM = {"train": 1 / 0.9, "embed torch": 1.5, "embed onnx": 1.0, "decode": 1.0, "prefill": 0.8, "lora": 1.0}
+AIM = {"train": 1 / 0.9, "pairs": 1 / 0.6, "embed torch": 1.5, "embed onnx": 1.0, "decode": 1.0, "prefill": 0.8, "lora": 1.0}
 MOST_ERROR = 1e-3  # of a loss, and of an embedding of length 1
 
 
@@ -85,6 +86,22 @@ def embedding_of(encoder, tokens):
     import torch
 
     return torch.nn.functional.normalize(encoder(input_ids=tokens, attention_mask=torch.ones_like(tokens)).last_hidden_state.mean(1))
+
+
+def work_pairs(task, options):
+    """Measures a training step of embeddings. The second text of a pair is the first, moved by a
+    token. Returns {"missing": reason} if sentence-transformers is not installed."""
+    import torch
+
+    try:
+        from sentence_transformers import losses
+    except ImportError as error:
+        return {"missing": f"{error.name} is not installed ({error}); pip install sentence-transformers"}
+    encoder = load_encoder(task, options).train()
+    loss = losses.MultipleNegativesRankingLoss(None)
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
+    return time_training(optimizer, lambda rows: loss.compute_loss_from_embeddings(
+        [embedding_of(encoder, rows[:, :-1]), embedding_of(encoder, rows[:, 1:])], None), read_tokens(task, *PAIRS))
 
 
 def tokens_to_embed(task):
@@ -210,7 +227,7 @@ def work_llama(task, options):
     return {"prompt_ms": prompt_ms, "token_ms": 1e3 * statistics.median(times), "version": llama_cpp.__version__}
 
 
-WORK = {"language_train": work_train, "language_embed": work_embed, "language_embed_onnx": work_embed_onnx,
+WORK = {"language_train": work_train, "language_pairs": work_pairs, "language_embed": work_embed, "language_embed_onnx": work_embed_onnx,
         "make_decoder": work_make_decoder, "language_lora": work_lora, "llama": work_llama}
 
 # ----------------------------------------------------------------------------------- both sides
@@ -251,6 +268,18 @@ def compare_encoder(options, bowline, torch, work):
                                                                                  tokens=str(tokens))})
     expect_close("first loss of the classifier", results["Bowline"]["loss"], results["PyTorch"]["loss"])
     line(f"training step {TRAIN[0]} x {TRAIN[1]}", results, "time_ms", "PyTorch", AIM["train"])
+
+    pairs = make_tokens(work / "pairs.bin", *PAIRS, 20000)
+
+    def train_pairs():
+        result, peak = bowline.bench("train", encoder, "--batch", PAIRS[0], "--seq", PAIRS[1], "--device", "cpu", "--tokens", pairs, "--no-floor")
+        return {"time_ms": result["time_ms"], "loss": result["losses"][0]}, peak
+
+    results = in_turn(options.runs, {"Bowline": train_pairs, "sentence-transformers": lambda: torch("language_pairs", folder=folder,
+                                                                                                     tokens=str(pairs))})
+    if results["sentence-transformers"] is not None:
+        expect_close("first loss of the pairs", results["Bowline"]["loss"], results["sentence-transformers"]["loss"])
+        line(f"pairs, a training step {PAIRS[0]} x {PAIRS[1]}", results, "time_ms", "sentence-transformers", AIM["pairs"])
 
     ids = [random.Random(1).randrange(1000, 20000) for _ in range(EMBED[1])]
     given = ["--input", "tokens=" + ",".join(map(str, ids)), "--input", f"lengths={EMBED[1]}"]

@@ -98,17 +98,27 @@ TrainOptions train_options(const BenchTrainOptions& o) {
   return t;
 }
 
-// Returns the inputs of a batch of tokens. A language model gets the labels of the tokens. A
-// classifier gets a length and a class per row; every row has the full length.
+// Returns the inputs of a batch of tokens. A language model gets the labels of the tokens. A model
+// that tags words gets the same, and a classifier a class per row. A model for embeddings gets the
+// labels as second texts. Every row has the full length.
 std::vector<Tensor> inputs_of(const EntryPointInfo& loss, std::span<const Tensor> tokens,
                               std::vector<int32_t>& lengths, std::vector<int32_t>& classes) {
   if (find_named(loss.inputs, "lengths") == nullptr) {
     return {tokens.begin(), tokens.end()};
   }
   const auto rows = static_cast<int64_t>(lengths.size());
-  return {tokens[0],
-          {"labels", DType::i32, {rows}, classes.data()},
-          {"lengths", DType::i32, {rows}, lengths.data()}};
+  const Tensor of_rows = {"lengths", DType::i32, {rows}, lengths.data()};
+  if (find_named(loss.inputs, "second_tokens") != nullptr) {
+    return {tokens[0],
+            of_rows,
+            {"second_tokens", DType::i32, tokens[1].shape, tokens[1].data},
+            {"second_lengths", DType::i32, {rows}, lengths.data()}};
+  }
+  const InputInfo* const labels = find_named(loss.inputs, "labels");
+  if (labels != nullptr && labels->dims.size() == 2) {
+    return {tokens[0], tokens[1], of_rows};
+  }
+  return {tokens[0], {"labels", DType::i32, {rows}, classes.data()}, of_rows};
 }
 
 Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const Device& device) {
