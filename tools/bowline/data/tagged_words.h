@@ -16,15 +16,15 @@ struct TaggedWords {
   size_t line = 0;  // number of its first line in the file, from 1
 };
 
-// True if the name ends in .conll, .bio or .iob, or if it is one of JSON lines.
+// True if the name ends in .jsonl, .ndjson, .conll, .bio or .iob.
 bool holds_tagged_words(const std::string& name);
 
 // Reads JSON lines with a list of words and a list of tags; or lines with a word, any other columns
-// and the tag, separated by spaces or tabs, with an empty line behind each sentence. Lines that
-// begin with "-DOCSTART-" are skipped.
-// `words`, `tags`: names of the lists. Empty: the first of "tokens" and "words", and of "tags",
-// "ner_tags" and "labels", that a row has.
-// Errors  bad_file: a line has no tag; a row lacks a list, or its lists differ in length; a word is
+// and the tag, separated by spaces or tabs, with an empty line behind each sentence. A line that
+// begins with "-DOCSTART-" is no word, and ends a sentence.
+// `words`, `tags`: names of the lists of JSON lines. Empty: the first of "tokens" and "words", and
+// of "tags", "ner_tags" and "labels", that a row has. Errors  bad_file: a line has no tag; a row
+// lacks a list, or its lists differ in length; a word is
 //         empty or has white space; a tag is not text; there are no words ("name:line: ...").
 Result<std::vector<TaggedWords>> read_tagged_words(std::string_view bytes, const std::string& name,
                                                    const std::string& words,

@@ -10,8 +10,8 @@
 namespace bowline::command {
 
 struct TextGroup {
-  // Two texts that belong together; the third does not belong to the first. With a score, two texts
-  // of this similarity.
+  // A pair (anchor, positive), a triplet (anchor, positive, negative), or two texts with a
+  // similarity score.
   std::vector<std::string> texts;
   float score = 0;
   size_t line = 0;  // line number in the file, from 1
@@ -30,8 +30,9 @@ struct TextGroups {
 // third text.
 // `bytes`: the content of the file `name`.
 // Errors  as read_table() and read_json_lines(). bad_file: the file lacks the fields; a text is
-//         missing or empty; a score is not such a number; there are no rows ("name:line: ...").
-//         bad_argument: `texts` has another number of names.
+//         missing or empty; a score is not a number from -1 to 1; pairs have a field "label" that
+//         nothing uses; there are no rows ("name:line: ...").
+//         bad_argument: `texts` has another number of names; or it has three, and there is a score.
 Result<TextGroups> read_text_groups(std::string_view bytes, const std::string& name,
                                     const std::string& texts, const std::string& score);
 

@@ -17,8 +17,9 @@ struct Vectors {
   size_t rows() const { return width == 0 ? 0 : values.size() / width; }
 };
 
-// The cosine of the angle between two vectors. 0: one of them is 0.
+// Returns the cosine similarity, or 0 if a vector is all zeros.
 double cosine(std::span<const float> a, std::span<const float> b);
+// Returns the Euclidean distance.
 double distance(std::span<const float> a, std::span<const float> b);
 
 // The negative log-likelihood of candidate `right`, in nats: a softmax over `scale` times the
@@ -26,20 +27,20 @@ double distance(std::span<const float> a, std::span<const float> b);
 double ranking_nats(std::span<const float> first,
                     std::span<const std::span<const float>> candidates, size_t right, double scale);
 
-// How well the first texts find their second texts among all different second texts.
+// How well the first texts find their second texts among all distinct second texts.
 struct Retrieval {
   double recall_at_1 = 0;   // share of the first texts whose second text has the highest cosine
-  double recall_at_10 = 0;  // is one of the ten with the highest cosines
+  double recall_at_10 = 0;  // share whose second text is among the ten with the highest cosines
   double mrr_at_10 = 0;     // mean of 1 / rank; 0 for ranks above 10
 };
-// Equal cosines rank before the right text.
+// Ties count against the model: other texts with an equal cosine rank before the right text.
 Retrieval retrieval(const Vectors& first, const Vectors& second,
                     std::span<const std::string> second_texts);
 
-// Spearman's rank correlation; equal values have their mean rank. 0: all values of a list are
-// equal.
+// Spearman's rank correlation; equal values have their mean rank. Returns 0 if all values of
+// one list are equal.
 double spearman(std::span<const double> a, std::span<const double> b);
-// Pearson's correlation. 0: all values of a list are equal.
+// Pearson's correlation. Returns 0 if all values of one list are equal.
 double pearson(std::span<const double> a, std::span<const double> b);
 
 }  // namespace bowline::command

@@ -82,7 +82,7 @@ Result<DecoderParts> declare_gpt_neo(Weights& weights, Fields& config) {
 
 // Source  transformers, configuration_gpt_neo.py.
 constexpr KeyRule kGptNeoKeys[] = {
-    {"architectures", KeyUse::harmless},  // a decoder has only the language model head
+    {"architectures", KeyUse::harmless},  // tells the kind of a head, if there is one
     {"num_layers hidden_size num_heads intermediate_size max_position_embeddings attention_types "
      "attention_layers window_size layer_norm_epsilon activation_function embed_dropout "
      "resid_dropout tie_word_embeddings"},

@@ -54,7 +54,7 @@ Result<DecoderParts> declare_opt(Weights& weights, Fields& config) {
 
 // Source  transformers, configuration_opt.py.
 constexpr KeyRule kOptKeys[] = {
-    {"architectures", KeyUse::harmless},  // a decoder has only the language model head
+    {"architectures", KeyUse::harmless},  // tells the kind of a head, if there is one
     {"num_hidden_layers hidden_size num_attention_heads ffn_dim max_position_embeddings "
      "activation_function dropout enable_bias layer_norm_elementwise_affine word_embed_proj_dim "
      "tie_word_embeddings"},

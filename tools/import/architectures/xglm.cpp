@@ -72,7 +72,7 @@ Result<DecoderParts> declare_xglm(Weights& weights, Fields& config) {
 
 // Source  transformers, configuration_xglm.py.
 constexpr KeyRule kXglmKeys[] = {
-    {"architectures", KeyUse::harmless},  // a decoder has only the language model head
+    {"architectures", KeyUse::harmless},  // tells the kind of a head, if there is one
     {"num_layers d_model attention_heads ffn_dim max_position_embeddings activation_function "
      "dropout scale_embedding tie_word_embeddings"},
     {"layerdrop", KeyUse::fixed, "[0, null]"},

@@ -1,5 +1,6 @@
-// Declares the tensors of a decoder. DecoderForm says how its architecture differs from Llama: in
-// names, keys, biases, norms, windows, positions and the feed-forward part.
+// Declares the tensors of a decoder, or of an encoder with the parts of a decoder. DecoderForm says
+// how its architecture differs from Llama: in names, keys, biases, norms, windows, positions and
+// the feed-forward part.
 #pragma once
 
 #include <optional>
@@ -13,7 +14,7 @@ namespace bowline::import {
 // Keys of config.json that all models of the family have.
 // Source  transformers, configuration_llama.py and modeling_rope_utils.py, 4 and 5.
 inline constexpr KeyRule kLlamaFamilyKeys[] = {
-    {"architectures", KeyUse::harmless},  // a decoder has only the language model head
+    {"architectures", KeyUse::harmless},  // tells the kind of a head, if there is one
     {"num_hidden_layers hidden_size num_attention_heads num_key_value_heads head_dim "
      "intermediate_size max_position_embeddings rms_norm_eps tie_word_embeddings rope_theta "
      "rope_scaling rope_parameters hidden_act"},
@@ -27,7 +28,7 @@ inline constexpr KeyRule kLlamaFamilyKeys[] = {
 // Keys of config.json that GPT-2 and related models have, and the causal mask.
 // Source  transformers, configuration_gpt2.py and configuration_gptj.py.
 inline constexpr KeyRule kGptFamilyKeys[] = {
-    {"architectures", KeyUse::harmless},  // a decoder has only the language model head
+    {"architectures", KeyUse::harmless},  // tells the kind of a head, if there is one
     {"n_layer n_embd n_head n_inner n_positions layer_norm_epsilon activation_function embd_pdrop "
      "resid_pdrop tie_word_embeddings"},
     {"attn_pdrop", KeyUse::harmless},  // --dropout ignores it
@@ -40,8 +41,8 @@ inline constexpr KeyRule kGptFamilyKeys[] = {
 
 // Names of tensors, without ".weight" and ".bias".
 struct DecoderNames {
-  // The names below begin with this prefix, except `head`. A file of the base model, which has no
-  // head of any kind, leaves it out.
+  // Prefix of all tensors outside of the heads. A file of the base model, which has no head, omits
+  // it; the import then adds it.
   std::string_view prefix = "model.";
   std::string_view embedding = "model.embed_tokens";
   std::string_view positions = {};       // learned positions; empty: none
@@ -61,7 +62,7 @@ struct DecoderNames {
   std::string_view feed_forward_out_norm = "post_feedforward_layernorm";
   std::string_view final_norm = "model.norm";  // empty: none
   std::string_view head = "lm_head";
-  std::string_view class_head = "head.";  // prefix of a class head, which is not in `prefix`
+  std::string_view class_head = "head.";  // prefix of a classification head
 };
 
 struct DecoderForm {

@@ -24,8 +24,9 @@ Embedded embed(GraphBuilder& g, const TextHead& head, const AddRows& rows, const
 //                        the rows. |.| is the Euclidean norm.
 //   score_loss           The mean of (cos - score)^2. The input "scores" is f32 [batch].
 //
-// With shorter widths, each loss is the sum over all widths. Then triplet_loss also normalizes the
-// embeddings.
+// With Matryoshka widths, each loss is the sum over these widths and the full width. In this case
+// triplet_loss normalizes the embeddings; otherwise it reads them as `embed` returns them.
+// `dropout`: the losses use the dropout rates of the model.
 //
 // Source  sentence-transformers 6: MultipleNegativesRankingLoss, TripletLoss, CosineSimilarityLoss,
 //         MatryoshkaLoss.

@@ -23,7 +23,8 @@ struct RowsOf {
 // Adds the inputs and layers to a graph.
 using AddRows = std::function<HiddenRows(GraphBuilder& g, const RowsOf& of)>;
 
-// The projection between the pooled token and the classifier.
+// The projection before the classifier: of the pooled vector, or of each token (`before_pooling`,
+// `of_tags`).
 struct ProjectionForm {
   std::string_view name = {};  // "pooler.dense"; empty: none
   std::string_view activation = {};
@@ -34,7 +35,7 @@ struct ProjectionForm {
   bool has_norm_bias = true;
   double eps = 1e-5;
   bool before_pooling = false;  // projects each token, and then pools
-  bool of_tags = false;         // the head of tokens has the projection, too
+  bool of_tags = false;         // a head for tokens applies the projection, too
 };
 
 // The classification head of an architecture in transformers.
@@ -42,7 +43,7 @@ struct HeadForm {
   std::string_view pooling;  // what the head reads: "cls", "last" or "mean"
   bool has_bias = true;
   ProjectionForm projection = {};
-  // Pooling if the source has no such head and no projection, and names no pooling.
+  // The default pooling of embeddings, and of a new classifier without a projection.
   std::string_view otherwise = "mean";
 };
 
@@ -68,8 +69,9 @@ struct TextHead {
   std::vector<int64_t> widths;  // of shortened embeddings
 };
 
-// The task of the source's head, if there is one: `classify` or `tag` for the classes that
-// "architectures" of the config can name, or `classify` if it names none. Empty: another class.
+// Returns the task that the first entry of "architectures" in the config names: `classify` for
+// ...ForSequenceClassification, `tag` for ...ForTokenClassification. Returns `classify` if there is
+// no "architectures", and an empty value for other names. Does not check whether the head exists.
 std::optional<ImportTask> task_of_head(const Source& source);
 
 // Reads the task, the pooling and the tensors of the classifier ("classifier.weight"), sets the
@@ -81,9 +83,10 @@ Result<TextHead> declare_head(const Source& source, const TextImportOptions& opt
                               const HeadForm& form, int64_t width, Weights& weights, Model& model);
 
 // Adds the entry point `forward`, which returns the hidden rows. A model for embeddings also gets
-// `embed` and the losses of embed_losses.h. A classifier gets `classify` and `loss`; that of tokens
-// gets `tag` ("logits", f32 [batch, seq, classes]) and `loss`, whose "labels" are i32 [batch, seq],
-// -100 for tokens that do not count. `dtype`: of the computation.
+// `embed` and the losses of embed_losses.h. A text classifier gets `classify` and `loss`. A
+// token classifier gets `tag` ("logits", f32 [batch, seq, classes]) and `loss`. The input "labels"
+// of this loss is i32 [batch, seq]; it ignores tokens with the label -100. `dtype`: of the
+// computation.
 Status add_head(Model& model, DType dtype, const TextHead& head, const AddRows& rows, int64_t width,
                 const TextImportOptions& options);
 
