@@ -155,16 +155,27 @@ class Tags(harness.Case):
         self.expect(run("import", FIXTURES / "bert_tags", "--pooling", "cls", "--out", self.out), USAGE, "--pooling has no effect")
 
     def test_exports_are_what_was_imported(self):
-        for name in ("bert_tags", "modernbert_tags", "roberta_tags"):
+        for name in ("bert_tags", "modernbert_tags", "roberta_tags", "llama_tags"):
             with self.subTest(name):
                 self.imported(name)
                 self.expect(run("export", self.model, "--to", "hf", "--out", self.folder / "hf", "--force"), OK)
                 self.assertEqual(read_safetensors(self.folder / "hf/model.safetensors"), read_safetensors(FIXTURES / name / "model.safetensors"))
                 written, source = (json.loads((f / "config.json").read_text()) for f in (self.folder / "hf", FIXTURES / name))
                 self.assertEqual({**written, **source}, written)
-        self.imported("llama_tags")
+
+    def test_exports_of_new_heads(self):
+        """Their names in transformers, which has no such class of some decoders, or one with another head."""
+        for name, module in (("qwen3", "score"), ("gpt2", "classifier"), ("gpt_neox", "classifier")):
+            self.new_head(name)
+            self.expect(run("export", self.model, "--to", "hf", "--out", self.folder / "hf", "--force"), OK)
+            config = json.loads((self.folder / "hf/config.json").read_text())
+            self.assertTrue(config["architectures"][0].endswith("ForTokenClassification"), config["architectures"])
+            self.assertLessEqual({f"{module}.weight", f"{module}.bias"}, set(read_safetensors(self.folder / "hf/model.safetensors")))
+        self.new_head("modernbert")
+        self.expect(run("export", self.model, "--to", "hf", "--out", self.folder / "hf", "--force"), FAILED, "has no layer of its own")
+        self.new_head("granite")
         self.expect(run("export", self.model, "--to", "hf", "--out", self.folder / "hf", "--force"), FAILED,
-                    "The export of a decoder that tags words is not supported.")
+                    "transformers has no class of granite that tags words.")
 
     def test_other_heads(self):
         """A head of whole texts is not one of words, and the other way round."""

@@ -9,6 +9,7 @@
 #include "bowline_text.h"
 #include "export/json_tokenizer.h"
 #include "export/output.h"
+#include "peft/head.h"
 #include "source/numbers.h"
 
 namespace bowline::command {
@@ -96,10 +97,13 @@ Status add_labels(const Model& model, json& config) {
   return {};
 }
 
-// Decoders without a class for classification.
+// Decoders without a class for the classification of texts, and without one for tokens.
 // Source  transformers 5, models/auto/modeling_auto.py.
-constexpr std::string_view kWithoutClasses[] = {"codegen", "cohere", "cohere2", "ernie4_5",
-                                                "granite"};
+constexpr std::string_view kWithoutClasses[] = {"codegen",  "cohere",  "cohere2",
+                                                "ernie4_5", "granite", "xglm"};
+constexpr std::string_view kWithoutTags[] = {
+    "codegen",          "cohere", "cohere2", "ernie4_5", "gemma3_text", "gptj", "granite",
+    "hunyuan_v1_dense", "olmo",   "olmo2",   "olmo3",    "opt",         "xglm"};
 
 // Renames the class of a decoder that was imported from a language model.
 Status rename_class(ExportedModel& out, std::string_view to) {
@@ -107,7 +111,8 @@ Status rename_class(ExportedModel& out, std::string_view to) {
   std::string name = classes.is_array() && classes.size() == 1 && classes[0].is_string()
                          ? classes[0].get<std::string>()
                          : "";
-  for (const std::string_view end : {"ForSequenceClassification", "ForCausalLM", "LMHeadModel"}) {
+  for (const std::string_view end :
+       {"ForSequenceClassification", "ForTokenClassification", "ForCausalLM", "LMHeadModel"}) {
     if (name.ends_with(end)) {
       name.replace(name.size() - end.size(), end.size(), to);
       out.config["architectures"] = {name};
@@ -119,13 +124,39 @@ Status rename_class(ExportedModel& out, std::string_view to) {
                 "(\"architectures\").");
 }
 
+// Renames the head of a decoder.
+Status rename_head(const Model& model, ExportedModel& out,
+                   std::span<const std::string_view> without, const char* task,
+                   std::string_view class_end) {
+  const std::string type = text_at(out.config, "model_type");
+  BOWLINE_REQUIRE(std::ranges::find(without, type) == without.end(),
+                  "transformers has no class of {} that {}.", listed_name(type), task);
+  for (ExportedTensor& t : out.tensors) {
+    if (t.name.starts_with("classifier.")) {
+      t.name = fmt::format("{}{}", peft::head_module(model), t.name.substr(t.name.find('.')));
+    }
+  }
+  BOWLINE_TRY(rename_class(out, class_end));
+  return add_labels(model, out.config);
+}
+
 // The head of an encoder that labels tokens.
-Status add_tag_head(const Model& model, const ClassHead& head, ExportedModel& out) {
-  std::string name(head.class_name);
+Status add_tag_head(const Model& model, ExportedModel& out) {
+  const std::string type = text_at(out.config, "model_type");
+  const auto* const head = std::ranges::find(kClassHeads, type, &ClassHead::type);
+  BOWLINE_REQUIRE(head != std::end(kClassHeads), "transformers has no class of {} that tags words.",
+                  listed_name(type));
+  const bool has_layer = std::ranges::any_of(
+      out.tensors, [&](const auto& t) { return t.name.starts_with(head->layer); });
+  BOWLINE_REQUIRE(
+      type != "modernbert" || has_layer,
+      "Its head has no layer of its own; transformers has no class of {} with such a head.",
+      listed_name(type));
+  std::string name(head->class_name);
   name.replace(name.find("ForSequence"), std::string_view("ForSequence").size(), "ForToken");
   out.config["architectures"] = {name};
   for (ExportedTensor& t : out.tensors) {
-    t.name = (t.name.starts_with("classifier.") ? "" : std::string(head.prefix)) + t.name;
+    t.name = (t.name.starts_with("classifier.") ? "" : std::string(head->prefix)) + t.name;
   }
   return add_labels(model, out.config);
 }
@@ -140,21 +171,16 @@ Status add_class_head(const Model& model, ExportedModel& out) {
     return rename_class(out, "Model");
   }
   if (task == "tag") {
-    BOWLINE_REQUIRE(head != std::end(kClassHeads),
-                    "The export of a decoder that tags words is not supported.");
-    return add_tag_head(model, *head, out);
+    return is_decoder
+               ? rename_head(model, out, kWithoutTags, "tags words", "ForTokenClassification")
+               : add_tag_head(model, out);
   }
   if (task != "classify") {
     return {};
   }
   if (is_decoder && pooling == "last") {
-    BOWLINE_REQUIRE(std::ranges::find(kWithoutClasses, type) == std::end(kWithoutClasses),
-                    "transformers has no class of {} that classifies texts.", listed_name(type));
-    for (ExportedTensor& t : out.tensors) {
-      t.name = t.name == "classifier.weight" ? "score.weight" : t.name;
-    }
-    BOWLINE_TRY(rename_class(out, "ForSequenceClassification"));
-    return add_labels(model, out.config);
+    return rename_head(model, out, kWithoutClasses, "classifies texts",
+                       "ForSequenceClassification");
   }
   const bool has_layer =
       head != std::end(kClassHeads) && std::ranges::any_of(out.tensors, [&](const auto& t) {

@@ -13,6 +13,8 @@ namespace {
 constexpr std::string_view kClassifier = "classifier.";
 // The classification layer of RoBERTa in transformers.
 constexpr std::string_view kOutProj = "classifier.out_proj.";
+// Decoders whose token classification head has another name than "score".
+constexpr std::string_view kTaggers[] = {"falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox"};
 
 bool is_roberta(const Model& model) {
   const std::string architecture = model.metadata("architecture");
@@ -80,7 +82,10 @@ Change change_of(const std::string& parameter, const std::string& name,
 }  // namespace
 
 std::string_view head_module(const Model& model) {
-  return model.metadata("causal") == "true" ? "score" : "classifier";
+  const bool is_tagger =
+      model.metadata("task") == "tag" &&
+      std::ranges::find(kTaggers, model.metadata("architecture")) != std::end(kTaggers);
+  return model.metadata("causal") == "true" && !is_tagger ? "score" : "classifier";
 }
 
 bool has_class_head(const Model& model) {

@@ -13,8 +13,8 @@
 
 namespace bowline::peft {
 
-// Name of the transformers module that peft saves whole: "score" in decoders, "classifier" in
-// encoders.
+// Name of the transformers module that peft saves whole: "score" in most decoders, "classifier" in
+// encoders, and in some decoders that tag words.
 std::string_view head_module(const Model& model);
 
 // True if the model classifies texts or tokens.

@@ -26,7 +26,7 @@ constexpr std::string_view kPrefixed[] = {"eurobert", "modernbert"};
 // transformers adds the kind of the encoder to the names in models with a head.
 std::string module_in_transformers(const Model& model, std::string_view module) {
   const std::string architecture = model.metadata("architecture");
-  const bool has_prefix = head_module(model) == "score" ||
+  const bool has_prefix = model.metadata("causal") == "true" ||
                           std::ranges::find(kPrefixed, architecture) != std::end(kPrefixed);
   if (!has_class_head(model) || has_prefix) {
     return std::string(module);
