@@ -164,7 +164,9 @@ class Tags(harness.Case):
                 self.assertEqual({**written, **source}, written)
 
     def test_exports_of_new_heads(self):
-        """Their names in transformers, which has no such class of some decoders, or one with another head."""
+        """Their names in transformers. It has no such class of some decoders, or one with another
+        head.
+        """
         for name, module in (("qwen3", "score"), ("gpt2", "classifier"), ("gpt_neox", "classifier")):
             self.new_head(name)
             self.expect(run("export", self.model, "--to", "hf", "--out", self.folder / "hf", "--force"), OK)
