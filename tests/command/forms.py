@@ -111,6 +111,25 @@ class Gguf:
         return self.take(NUMBERS[kind])
 
 
+def write_gguf(path, keys, tensors):
+    """Writes a file in GGUF 3. Keys are bool, int, float or str. Tensors are of f32: pairs of shape
+    and bytes.
+    """
+    def text(value):
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def packed(value):
+        if isinstance(value, str):
+            return struct.pack("<I", 8) + text(value)
+        return struct.pack(*(("<I?", 7) if isinstance(value, bool) else ("<II", 4) if isinstance(value, int) else ("<If", 6)), value)
+    listing, data = b"", b""
+    for name, (shape, content) in tensors.items():
+        listing += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape[::-1], 0, len(data))
+        data += content + bytes(-len(content) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(text(k) + packed(v) for k, v in keys.items()) + listing
+    path.write_bytes(head + bytes(-len(head) % 32) + data)
+
+
 def write_safetensors(path, tensors):
     """Writes f32 tensors by name, each as shape and values."""
     header, data = {"__metadata__": {"format": "pt"}}, b""

@@ -11,7 +11,7 @@ import struct
 import unittest
 
 import harness
-from forms import read_safetensors
+from forms import read_safetensors, write_gguf
 from harness import BAD_FILE, FAILED, OK, USAGE, run
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "import/fixtures"
@@ -96,6 +96,29 @@ class TextDecoders(harness.Case):
         for key, value in dict(prenorm=True, use_rms_norm=True, rotary_emb_fraction=0.5, qkv_proj_bias=True, activation_function="gelu",
                                rotary_emb_interleaved=True).items():
             self.expect(rewritten(**{key: value}), BAD_FILE, f'"{key}"')
+
+    def test_nomic_of_gguf(self):
+        """The names are those of gguf.get_tensor_name_map() for the names of Hugging Face."""
+        parts = {"attn.Wqkv": "attn_qkv", "attn.out_proj": "attn_output", "norm1": "attn_output_norm", "mlp.fc11": "ffn_up",
+                 "mlp.fc12": "ffn_gate", "mlp.fc2": "ffn_down", "norm2": "layer_output_norm"}
+        names = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types", "emb_ln": "token_embd_norm",
+                 **{f"encoder.layers.{i}.{k}": f"blk.{i}.{v}" for i in range(2) for k, v in parts.items()}}
+        tensors = {}
+        for name, (_, shape, content) in read_safetensors(FIXTURES / "nomic_bert/model.safetensors").items():
+            module, kind = name.rsplit(".", 1)
+            tensors[f"{names[module]}.{kind}"] = (shape, content)
+        keys = {"general.architecture": "nomic-bert"} | {f"nomic-bert.{k}": v for k, v in {
+            "block_count": 2, "context_length": 40, "embedding_length": 32, "feed_forward_length": 48, "attention.head_count": 4,
+            "attention.layer_norm_epsilon": 1e-12, "attention.causal": False, "rope.freq_base": 1000.0, "pooling_type": 1}.items()}
+        path, other = self.folder / "nomic.gguf", self.folder / "other.bowline"
+        write_gguf(path, keys, tensors)
+        self.expect(run("import", path, "--out", self.model), OK, "nomic_bert from GGUF", "pooling = mean")
+        self.expect(run("import", FIXTURES / "nomic_bert", "--out", other), OK)
+        embed = ("--entry", "embed", "--device", "cpu", "--input", "tokens=5,6,7,8,9,20", "--input", "lengths=6", "--batch", 1, "--seq", 6)
+        first, second = (self.expect(run("run", model, *embed), OK).stdout for model in (self.model, other))
+        self.assertEqual(first, second)
+        write_gguf(path, keys | {"nomic-bert.attention.causal": True}, tensors)
+        self.expect(run("import", path, "--out", self.model, "--force"), BAD_FILE, "a nomic-bert, has \"attention.causal\": true")
 
     def test_sentence_transformers(self):
         self.expect(self.imported("qwen3_sentences"), OK, "task embed", "pooling = last", "normalize = true")

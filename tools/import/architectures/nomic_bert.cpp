@@ -26,7 +26,6 @@ constexpr DecoderForm kNomicForm = {
     .norms = DecoderForm::Norms::sums,
     .fused_qkv = true,
     .layer_norms = true,
-    .kv_heads_key = {},
     .eps_key = "layer_norm_eps",
     .eps = 1e-12,
     .embedding_dropout_key = "hidden_dropout_prob",
@@ -41,6 +40,7 @@ constexpr DecoderForm older_form() {
   form.width_key = "n_embd";
   form.heads_key = "n_head";
   form.inner_key = "n_inner";
+  form.kv_heads_key = {};
   // Longer texts have another rotation.
   form.context_key = "max_trained_positions";
   form.context = 2048;
@@ -71,6 +71,8 @@ constexpr KeyRule kNomicKeys[] = {
     {"num_hidden_layers hidden_size num_attention_heads intermediate_size max_position_embeddings "
      "layer_norm_eps hidden_act hidden_dropout_prob classifier_dropout head_dim rope_parameters "
      "rope_scaling rope_theta"},
+    // Of GGUF files. All heads have their own keys, or the tensors do not fit.
+    {"num_key_value_heads"},
     {"attention_probs_dropout_prob", KeyUse::harmless},  // --dropout ignores it
     // Number of table rows, of which all tokens have the first; and the head of another task.
     {"type_vocab_size tie_word_embeddings", KeyUse::harmless},

@@ -304,7 +304,7 @@ Result<json> llama3_scaling(std::span<const float> divisors, double base, int64_
 Result<json> config_of(const File& file, const Terms& terms) {
   const Keys keys(file, terms.architecture);
   json config = terms.fixed;
-  config["model_type"] = terms.architecture;
+  config["model_type"] = terms.model_type.empty() ? terms.architecture : terms.model_type;
   config["architectures"] = {terms.class_name};
   for (const KeyTerm& term : terms.keys) {
     BOWLINE_TRY_ASSIGN(const json value, keys.number(term));

@@ -49,7 +49,7 @@ struct ImpliedTerm {
 };
 
 struct Terms {
-  std::string_view architecture;  // general.architecture, also used as model_type
+  std::string_view architecture;  // general.architecture
   std::string_view class_name;    // "LlamaForCausalLM"
   std::vector<TensorTerm> tensors;
   std::vector<KeyTerm> keys;
@@ -64,6 +64,7 @@ struct Terms {
   std::vector<ImpliedTerm> implied = {};
   // Additional keys after "<architecture>." that do not become settings (keys.cpp).
   std::vector<import::KeyRule> more_keys = {};
+  std::string_view model_type = {};  // of config.json; empty: same as `architecture`
 };
 
 // Terms that all Llama-like decoders share, without biases, with all rows in the order of Hugging
