@@ -81,6 +81,10 @@ class EmbedTraining(harness.Case):
         self.write(rows + [{"anchor": "40", "positive": "4"}])
         self.finetune("--steps", 1, "--valid", self.data, texts=("2 of 21 rows have a second text that another row has, too.",))
 
+    def test_one_held_out_pair_is_reported(self):
+        self.write(self.pairs(9))
+        self.finetune("--steps", 1, "--batch", 4, texts=("The held-out data is one pair",))
+
     def test_measures_of_pairs(self):
         """The loss, the ranks and the recall, computed from the embeddings in another way."""
         rows = self.pairs(20)

@@ -97,6 +97,11 @@ class EmbedTask final : public RowTask<Groups> {
     info_.sizes = {{group, held_out_.ids.size()}};
     info_.notes = {fmt::format("texts of {} ", group) + cut_note_};
     note_repeated_texts();
+    if (is_ranking() && !has_third() && held_out_.ids.size() == 1) {
+      info_.notes.emplace_back(
+          "The held-out data is one pair, which has no other texts to compare with: its loss is "
+          "always 0. --valid names more data.");
+    }
     info_.settings.emplace_back("text-field", list_of(fields));
     append_if(is_scored(), info_.settings, "label-field", held_out_.score);
     append_if(has_third(), info_.settings, "embed-loss", o_.embed_loss);
