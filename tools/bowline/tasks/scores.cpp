@@ -19,6 +19,12 @@ std::string text_of(std::span<const int32_t> classes, std::span<const std::strin
 
 }  // namespace
 
+double LabelCounts::f1() const {
+  return right == 0
+             ? 0
+             : 2 * static_cast<double>(right) / static_cast<double>(2 * right + missed + mistaken);
+}
+
 Scores::Scores(std::span<const std::string> labels, bool several)
     : labels_(labels.begin(), labels.end()),
       several_(several),
@@ -56,7 +62,7 @@ void Scores::count(std::span<const int32_t> classes, std::span<const int32_t> pr
     return std::ranges::find(of, c) != of.end();
   };
   for (const int32_t c : classes) {
-    Count& n = counts_[static_cast<size_t>(c)];
+    LabelCounts& n = counts_[static_cast<size_t>(c)];
     ++(has(predicted, c) ? n.right : n.missed);
   }
   for (const int32_t c : predicted) {
@@ -75,12 +81,9 @@ Measure Scores::measure() const {
   const auto texts = static_cast<double>(texts_);
   double f1 = 0;
   double classes = 0;
-  for (const Count& n : counts_) {
-    if (n.right + n.missed + n.mistaken > 0) {
-      f1 += 2 * static_cast<double>(n.right) /
-            static_cast<double>(2 * n.right + n.missed + n.mistaken);
-      classes += 1;
-    }
+  for (const LabelCounts& n : counts_) {
+    f1 += n.f1();
+    classes += n.all() > 0 ? 1 : 0;
   }
   Measure m{nats_ / texts};
   m.more = {{"accuracy", static_cast<double>(right_) / texts},

@@ -5,6 +5,17 @@
 
 namespace bowline::command {
 
+// Predictions of a label, or of several labels together.
+struct LabelCounts {
+  uint64_t right = 0;
+  uint64_t missed = 0;    // false negatives
+  uint64_t mistaken = 0;  // false positives
+
+  uint64_t all() const { return right + missed + mistaken; }
+  // Returns 0 if nothing is right.
+  double f1() const;
+};
+
 class Scores {
  public:
   Scores(std::span<const std::string> labels, bool several);
@@ -19,11 +30,6 @@ class Scores {
   Measure measure() const;
 
  private:
-  struct Count {
-    uint64_t right = 0;
-    uint64_t missed = 0;    // false negatives
-    uint64_t mistaken = 0;  // false positives
-  };
   void count(std::span<const int32_t> classes, std::span<const int32_t> predicted);
   void note(const ConfusedExample& mistake);
 
@@ -32,7 +38,7 @@ class Scores {
   double nats_ = 0;
   uint64_t texts_ = 0;
   uint64_t right_ = 0;
-  std::vector<Count> counts_;
+  std::vector<LabelCounts> counts_;
   std::vector<uint64_t> confusion_;
   std::vector<ConfusedExample> mistakes_;
 };

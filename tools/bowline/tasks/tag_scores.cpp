@@ -64,10 +64,6 @@ void TagScores::add(std::span<const std::string> truth, std::span<const std::str
   entities_.mistaken += found.size() - both.size();
 }
 
-double TagScores::f1(const Count& c) {
-  return share(2 * c.right, 2 * c.right + c.missed + c.mistaken);
-}
-
 Measure TagScores::measure() const {
   Measure m;
   m.loss = words_ == 0 ? 0 : nats_ / static_cast<double>(words_);
@@ -75,12 +71,12 @@ Measure TagScores::measure() const {
   if (scheme_ == TagScheme::entities) {
     m.more.emplace_back("precision", share(entities_.right, entities_.right + entities_.mistaken));
     m.more.emplace_back("recall", share(entities_.right, entities_.right + entities_.missed));
-    m.more.emplace_back("f1", f1(entities_));
+    m.more.emplace_back("f1", entities_.f1());
     return m;
   }
   double sum = 0;
   for (const auto& [tag, count] : tags_) {
-    sum += f1(count);
+    sum += count.f1();
   }
   m.more.emplace_back("macro_f1", tags_.empty() ? 0 : sum / static_cast<double>(tags_.size()));
   return m;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/tagged_words.h"
-#include "tasks/task.h"
+#include "tasks/scores.h"
 
 namespace bowline::command {
 
@@ -38,19 +38,12 @@ class TagScores {
   Measure measure() const;
 
  private:
-  struct Count {
-    uint64_t right = 0;
-    uint64_t missed = 0;    // false negatives
-    uint64_t mistaken = 0;  // false positives
-  };
-  static double f1(const Count& c);
-
   TagScheme scheme_;
   double nats_ = 0;
   uint64_t words_ = 0;
   uint64_t right_ = 0;
-  Count entities_;
-  std::map<std::string, Count> tags_;
+  LabelCounts entities_;
+  std::map<std::string, LabelCounts> tags_;
 };
 
 }  // namespace bowline::command
