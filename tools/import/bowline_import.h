@@ -83,8 +83,8 @@ enum class ImportTask : uint8_t {
 };
 
 /// All tasks.
-inline constexpr ImportTask kImportTasks[] = {ImportTask::generate, ImportTask::classify,
-                                              ImportTask::embed, ImportTask::tag};
+constexpr ImportTask kImportTasks[] = {ImportTask::generate, ImportTask::classify,
+                                       ImportTask::embed, ImportTask::tag};
 
 /// Returns the name of a task, for example "generate".
 std::string_view name_of(ImportTask task);

@@ -6,8 +6,7 @@
 namespace bowline::command {
 
 void add_data(CLI::App* verb, DataOptions& o) {
-  add_text(verb, "--data", o.data, "Text, .jsonl, .csv, .tsv, .conll, or a folder", "FILE")
-      ->required();
+  add_text(verb, "--data", o.data, "Text, .jsonl, .csv, .conll, or a folder", "FILE")->required();
   add_number(verb, "--max-seq-length", o.max_seq_length,
              "Cut rows to this many tokens [the model's limit]", 1, 1 << 20);
   add_choice(verb, "--train-on", o.train_on, "Counted tokens",
