@@ -258,7 +258,7 @@ TEST_F(Import, WrongTextOptionsAreRefused) {
     text = before;
   };
   const char* const with_null[] = {"a", nullptr};
-  refuses("The task of an import has no value 3.", [&] { text.task = 3; });
+  refuses("The task of an import has no value 4.", [&] { text.task = 4; });
   refuses("has no value -2", [&] { text.task = -2; });
   refuses("dtype", [&] { text.dtype = 99; });
   refuses("dtype", [&] { text.kv_dtype = BOWLINE_NO_DTYPE; });
@@ -280,7 +280,8 @@ TEST_F(Import, WrongTextOptionsAreRefused) {
       (is_label ? text.label_count : text.tie_count) = is_label ? 2 : 1;
     });
   }
-  refuses("--dropout has no effect", [&] { text.dropout = 1; });
+  refuses("\"matryoshka\" is NULL", [&] { text.matryoshka_count = 1; });
+  refuses("--kv-dtype has no effect", [&] { text.kv_dtype = BOWLINE_F16; });
   refuses("--seed has no effect", [&] { text.seed = 3; });
   onnx.entry = "main";
   refuses("--entry has no effect on a folder", [] {});

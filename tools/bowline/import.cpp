@@ -79,7 +79,7 @@ CLI::Option* add_adapter_flags(CLI::App* verb, ImportFlags& o) {
 }
 
 void add_text_flags(CLI::App* verb, ImportFlags& o) {
-  verb->add_option("--task", o.task, "ImportTask [the source's]")
+  verb->add_option("--task", o.task, "Task [the source's]")
       ->check(CLI::IsMember({"generate", "classify", "embed", "tag"}));
   add_text(verb, "--labels", o.labels, "One label per line, in class order", "FILE");
   add_choice(verb, "--dtype", o.dtype, "Dtype of the weights [the source's]",
@@ -97,7 +97,7 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
                    "Label smoothing of the loss [0]")
       ->check(CLI::Range(0.0, 0.999));
   verb->add_option("--matryoshka", o.options.text.matryoshka,
-                   "Train embeddings cut to these numbers of values, too")
+                   "Also train embeddings cut to N values")
       ->type_name("N,N")
       ->delimiter(',')
       ->check(whole_number(1, 1 << 24));
