@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,10 @@ class FlagUses {
 
   // True if a flag was given.
   bool given(const char* flag) const;
+  // Returns the value of a flag, or an empty text if the flag was not given.
+  std::string if_given(const char* flag, const std::string& value) const {
+    return given(flag) ? value : std::string();
+  }
 
   // Errors  bad_argument: a flag was given that has no effect on an input of `kind`.
   Status check(unsigned kind, std::span<const InputKind> names) const;

@@ -157,14 +157,14 @@ Result<Texts> encode(const Model& model, std::vector<Example> examples, const st
 }
 
 struct File {
-  std::vector<Example> examples;
+  std::vector<Example> rows;
   std::string hash;
 };
 
 Result<File> read_file(const std::string& path, const ExampleFields& fields) {
   BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(path, true));
   File out;
-  BOWLINE_TRY_ASSIGN(out.examples, read_examples(bytes, path, fields));
+  BOWLINE_TRY_ASSIGN(out.rows, read_examples(bytes, path, fields));
   out.hash = hash_text(bytes);
   return out;
 }
@@ -185,30 +185,17 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
   ExampleFields fields = o.fields;
   fields.several = gives_several(model);
   const LengthLimit limit = length_limit(model, o.max_seq_length, kMostTextTokens);
-  BOWLINE_TRY_ASSIGN(File data, read_file(o.data, fields));
-  File valid;
-  std::string held_out_file = o.data;
-  if (purpose == Purpose::evaluation) {
-    valid = std::move(data);
-    data = {};
-  } else if (!o.valid.empty()) {
-    BOWLINE_TRY_ASSIGN(valid, read_file(o.valid, fields));
-    held_out_file = o.valid;
-  } else {
-    hold_out(data.examples, valid.examples);
-    valid.hash = data.hash;
-  }
+  const auto read = [&](const std::string& path) { return read_file(path, fields); };
+  BOWLINE_TRY_ASSIGN(DividedData<File> data, read_divided<File>(o, purpose, read));
   if (purpose == Purpose::training) {
-    BOWLINE_REQUIRE_CODE(!data.examples.empty(), Code::bad_file,
-                         "The training part of \"{}\" holds no rows.", o.data);
-    BOWLINE_TRY(check_labels(data.examples, o.data, fields.several));
+    BOWLINE_TRY(check_labels(data.train.rows, o.data, fields.several));
   }
-  std::vector<Example> all = data.examples;
-  all.insert(all.end(), valid.examples.begin(), valid.examples.end());
+  std::vector<Example> all = data.train.rows;
+  all.insert(all.end(), data.held_out.rows.begin(), data.held_out.rows.end());
   BOWLINE_TRY_ASSIGN(std::vector<std::string> labels, choose_labels(model, o, labels_of(all)));
-  BOWLINE_TRY_ASSIGN(Texts train, encode(model, std::move(data.examples), o.data, labels, limit));
-  BOWLINE_TRY_ASSIGN(Texts held_out,
-                     encode(model, std::move(valid.examples), held_out_file, labels, limit));
+  BOWLINE_TRY_ASSIGN(Texts train, encode(model, std::move(data.train.rows), o.data, labels, limit));
+  BOWLINE_TRY_ASSIGN(Texts held_out, encode(model, std::move(data.held_out.rows),
+                                            data.held_out_path, labels, limit));
   std::vector<float> weights;
   if (!o.class_weights.empty()) {
     std::vector<uint64_t> counts(labels.size());
@@ -220,8 +207,8 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
     BOWLINE_TRY_ASSIGN(weights, class_weights(o.class_weights, labels, counts));
   }
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
-  train.hash = std::move(data.hash);
-  held_out.hash = std::move(valid.hash);
+  train.hash = std::move(data.train.hash);
+  held_out.hash = std::move(data.held_out.hash);
   return std::unique_ptr<Task>(std::make_unique<ClassifyTask>(
       o, std::move(train), std::move(held_out), std::move(labels), std::move(weights), info,
       fields.several, limit, padding_of(model)));

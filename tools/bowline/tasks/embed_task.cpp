@@ -282,19 +282,16 @@ class EmbedTask final : public RowTask<Groups> {
   uint64_t tokens_ = 0;
 };
 
-struct GroupsFile {
-  TextGroups groups;
+struct GroupsFile : TextGroups {
   std::string hash;
 };
 
 Result<GroupsFile> read_groups(const std::string& path, const DataOptions& o) {
   BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(path, true));
-  const auto given = [&](const char* flag, const std::string& value) {
-    return o.uses.given(flag) ? value : std::string();
-  };
   GroupsFile out;
-  BOWLINE_TRY_ASSIGN(out.groups, read_text_groups(bytes, path, given("--text-field", o.fields.text),
-                                                  given("--label-field", o.fields.label)));
+  BOWLINE_TRY_ASSIGN(static_cast<TextGroups&>(out),
+                     read_text_groups(bytes, path, o.uses.if_given("--text-field", o.fields.text),
+                                      o.uses.if_given("--label-field", o.fields.label)));
   out.hash = hash_text(bytes);
   return out;
 }
@@ -304,11 +301,11 @@ Result<Groups> encode_groups(const Model& model, const GroupsFile& file, const s
   BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, tokenizer_of(model));
   const std::string prompt = model.metadata("prompt");
   Groups out;
-  out.fields = file.groups.fields;
-  out.score = file.groups.score;
+  out.fields = file.fields;
+  out.score = file.score;
   out.hash = file.hash;
   std::vector<std::vector<int32_t>>* const columns[] = {&out.ids, &out.second, &out.third};
-  for (const TextGroup& row : file.groups.rows) {
+  for (const TextGroup& row : file.rows) {
     uint64_t cut = 0;
     for (size_t i = 0; i < row.texts.size(); ++i) {
       Result<std::vector<int32_t>> ids = encode_cut(tokenizer, prompt + row.texts[i], limit, cut);
@@ -358,28 +355,16 @@ Result<Loss> loss_of(const TextGroups& groups, const DataOptions& o) {
 Result<std::unique_ptr<Task>> make_embed_task(const Model& model, const DataOptions& o,
                                               Purpose purpose) {
   const LengthLimit limit = length_limit(model, o.max_seq_length, kMostTextTokens);
-  BOWLINE_TRY_ASSIGN(GroupsFile data, read_groups(o.data, o));
-  GroupsFile valid = {{data.groups.fields, data.groups.score, {}}, data.hash};
-  std::string held_out_file = o.data;
-  if (purpose == Purpose::evaluation) {
-    std::swap(valid, data);
-  } else if (!o.valid.empty()) {
-    BOWLINE_TRY_ASSIGN(valid, read_groups(o.valid, o));
-    held_out_file = o.valid;
-    BOWLINE_REQUIRE_CODE(
-        valid.groups.fields.size() == data.groups.fields.size() &&
-            valid.groups.score.empty() == data.groups.score.empty(),
-        Code::bad_file, "\"{}\" has the fields {}{}, but \"{}\" has {}{}.", o.valid,
-        list_of(valid.groups.fields), valid.groups.score.empty() ? "" : " and a score", o.data,
-        list_of(data.groups.fields), data.groups.score.empty() ? "" : " and a score");
-  } else {
-    hold_out(data.groups.rows, valid.groups.rows);
-  }
-  if (purpose == Purpose::training) {
-    BOWLINE_REQUIRE_CODE(!data.groups.rows.empty(), Code::bad_file,
-                         "The training part of \"{}\" holds no rows.", o.data);
-  }
-  BOWLINE_TRY_ASSIGN(const Loss loss, loss_of(valid.groups, o));
+  const auto read = [&](const std::string& path) { return read_groups(path, o); };
+  BOWLINE_TRY_ASSIGN(const DividedData<GroupsFile> data,
+                     read_divided<GroupsFile>(o, purpose, read));
+  const GroupsFile &own = data.train, &valid = data.held_out;
+  BOWLINE_REQUIRE_CODE(
+      valid.fields.size() == own.fields.size() && valid.score.empty() == own.score.empty(),
+      Code::bad_file, "\"{}\" has the fields {}{}, but \"{}\" has {}{}.", o.valid,
+      list_of(valid.fields), valid.score.empty() ? "" : " and a score", o.data, list_of(own.fields),
+      own.score.empty() ? "" : " and a score");
+  BOWLINE_TRY_ASSIGN(const Loss loss, loss_of(valid, o));
   BOWLINE_REQUIRE(purpose == Purpose::evaluation || loss.entry != kRanking.entry || o.batch > 1,
                   "--batch 1 gives a pair no other texts to compare with. Use at least 2.");
   Constants constants;
@@ -396,8 +381,8 @@ Result<std::unique_ptr<Task>> make_embed_task(const Model& model, const DataOpti
                          listed_name(shorter));
     widths.push_back(*number);
   }
-  BOWLINE_TRY_ASSIGN(Groups train, encode_groups(model, data, o.data, limit));
-  BOWLINE_TRY_ASSIGN(Groups held_out, encode_groups(model, valid, held_out_file, limit));
+  BOWLINE_TRY_ASSIGN(Groups train, encode_groups(model, own, o.data, limit));
+  BOWLINE_TRY_ASSIGN(Groups held_out, encode_groups(model, valid, data.held_out_path, limit));
   return std::unique_ptr<Task>(std::make_unique<EmbedTask>(o, std::move(train), std::move(held_out),
                                                            loss, constants, std::move(widths),
                                                            limit, padding_of(model)));

@@ -31,14 +31,40 @@ struct TokenRows {
   }
 };
 
-// Moves the rows that are held out (held_out_row()) to the end of another list.
-template <class Row>
-void hold_out(std::vector<Row>& rows, std::vector<Row>& held_out) {
-  std::vector<Row> kept;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    (held_out_row(i, rows.size()) ? held_out : kept).push_back(std::move(rows[i]));
+// The data of a task. Both parts have the other members of the file that they are from.
+template <class File>
+struct DividedData {
+  File train, held_out;
+  std::string held_out_path;
+};
+
+// Reads --data and --valid. Without --valid, some rows of the data are held out (held_out_row()).
+// An evaluation holds out all rows of the data.
+// `read`: returns a Result<File> for a path. A File has `rows`, a vector.
+// Errors  those of `read`; bad_file: no rows are left to train.
+template <class File, class Read>
+Result<DividedData<File>> read_divided(const DataOptions& o, Purpose purpose, const Read& read) {
+  DividedData<File> out;
+  out.held_out_path = o.data;
+  BOWLINE_TRY_ASSIGN(File data, read(o.data));
+  auto rows = std::exchange(data.rows, {});
+  out.train = out.held_out = data;
+  if (purpose == Purpose::evaluation) {
+    out.held_out.rows = std::move(rows);
+    return out;
   }
-  rows = std::move(kept);
+  if (!o.valid.empty()) {
+    out.train.rows = std::move(rows);
+    BOWLINE_TRY_ASSIGN(out.held_out, read(o.valid));
+    out.held_out_path = o.valid;
+  } else {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      (held_out_row(i, rows.size()) ? out.held_out : out.train).rows.push_back(std::move(rows[i]));
+    }
+  }
+  BOWLINE_REQUIRE_CODE(!out.train.rows.empty(), Code::bad_file,
+                       "The training part of \"{}\" holds no rows.", o.data);
+  return out;
 }
 
 // `Rows` derives from TokenRows.

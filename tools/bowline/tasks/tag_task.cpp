@@ -119,12 +119,10 @@ struct WordsFile {
 
 Result<WordsFile> read_words(const std::string& path, const DataOptions& o) {
   BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(path, true));
-  const auto given = [&](const char* flag, const std::string& value) {
-    return o.uses.given(flag) ? value : std::string();
-  };
   WordsFile out;
-  BOWLINE_TRY_ASSIGN(out.rows, read_tagged_words(bytes, path, given("--text-field", o.fields.text),
-                                                 given("--label-field", o.fields.label)));
+  BOWLINE_TRY_ASSIGN(out.rows,
+                     read_tagged_words(bytes, path, o.uses.if_given("--text-field", o.fields.text),
+                                       o.uses.if_given("--label-field", o.fields.label)));
   out.hash = hash_text(bytes);
   return out;
 }
@@ -164,21 +162,10 @@ Result<Sentences> encode_sentences(const Model& model, WordsFile file, const std
 Result<std::unique_ptr<Task>> make_tag_task(const Model& model, const DataOptions& o,
                                             Purpose purpose) {
   const LengthLimit limit = length_limit(model, o.max_seq_length, kMostTextTokens);
-  BOWLINE_TRY_ASSIGN(WordsFile data, read_words(o.data, o));
-  WordsFile valid = {{}, data.hash};
-  std::string held_out_file = o.data;
-  if (purpose == Purpose::evaluation) {
-    std::swap(valid, data);
-  } else if (!o.valid.empty()) {
-    BOWLINE_TRY_ASSIGN(valid, read_words(o.valid, o));
-    held_out_file = o.valid;
-  } else {
-    hold_out(data.rows, valid.rows);
-  }
-  BOWLINE_REQUIRE_CODE(purpose == Purpose::evaluation || !data.rows.empty(), Code::bad_file,
-                       "The training part of \"{}\" holds no sentences.", o.data);
+  const auto read = [&](const std::string& path) { return read_words(path, o); };
+  BOWLINE_TRY_ASSIGN(DividedData<WordsFile> data, read_divided<WordsFile>(o, purpose, read));
   std::set<std::string> seen;
-  for (const std::vector<TaggedWords>* const rows : {&data.rows, &valid.rows}) {
+  for (const std::vector<TaggedWords>* const rows : {&data.train.rows, &data.held_out.rows}) {
     for (const TaggedWords& row : *rows) {
       seen.insert(row.tags.begin(), row.tags.end());
     }
@@ -190,9 +177,9 @@ Result<std::unique_ptr<Task>> make_tag_task(const Model& model, const DataOption
   const EntryPointInfo* const entry = find_named(info.entry_points, "tag");
   const bool reads_lengths = find_named(entry->inputs, "lengths") != nullptr;
   BOWLINE_TRY_ASSIGN(Sentences train,
-                     encode_sentences(model, std::move(data), o.data, labels, limit));
-  BOWLINE_TRY_ASSIGN(Sentences held_out,
-                     encode_sentences(model, std::move(valid), held_out_file, labels, limit));
+                     encode_sentences(model, std::move(data.train), o.data, labels, limit));
+  BOWLINE_TRY_ASSIGN(Sentences held_out, encode_sentences(model, std::move(data.held_out),
+                                                          data.held_out_path, labels, limit));
   return std::unique_ptr<Task>(std::make_unique<TagTask>(o, std::move(train), std::move(held_out),
                                                          labels, scheme, reads_lengths, limit,
                                                          padding_of(model)));
