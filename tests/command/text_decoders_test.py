@@ -114,9 +114,17 @@ class TextDecoders(harness.Case):
         write_gguf(path, keys, tensors)
         self.expect(run("import", path, "--out", self.model), OK, "nomic_bert from GGUF", "pooling = mean")
         self.expect(run("import", FIXTURES / "nomic_bert", "--out", other), OK)
-        embed = ("--entry", "embed", "--device", "cpu", "--input", "tokens=5,6,7,8,9,20", "--input", "lengths=6", "--batch", 1, "--seq", 6)
-        first, second = (self.expect(run("run", model, *embed), OK).stdout for model in (self.model, other))
-        self.assertEqual(first, second)
+        expected, values = numbers("nomic_bert"), self.folder / "embedding.txt"
+        ids, count = ",".join(map(str, expected["tokens"][0])), expected["lengths"][0]
+        embed = ("--entry", "embed", "--device", "cpu", "--input", f"tokens={ids}", "--input", f"lengths={count}", "--batch", 1,
+                 "--seq", len(expected["tokens"][0]), "--output", f"embedding=@{values}", "--force")
+        texts = []
+        for model in (self.model, other):
+            self.expect(run("run", model, *embed), OK)
+            texts.append(values.read_text())
+        self.assertEqual(*texts)
+        for given, right in zip(map(float, texts[0].split()), expected["mean"][0], strict=True):
+            self.assertAlmostEqual(given, right, places=4)
         write_gguf(path, keys | {"nomic-bert.attention.causal": True}, tensors)
         self.expect(run("import", path, "--out", self.model, "--force"), BAD_FILE, "a nomic-bert, has \"attention.causal\": true")
 
